@@ -1,0 +1,1 @@
+"""Gaussian processes for outputs that are not plain real numbers."""

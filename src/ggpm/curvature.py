@@ -1,0 +1,239 @@
+"""Curvature of a log-likelihood in the latent vector, in the shape that a family declares.
+
+For every row i the curvature is a symmetric D×D matrix ``U_i``. Four shapes are known:
+
+=============  ==========================================  ====================================
+shape          U_i                                         who has it
+=============  ==========================================  ====================================
+`Diagonal`     diag(gamma_i)                               D = 1, independent outputs
+`RankOne`      diag(gamma_i) - rho_i omega_i omega_i^T     softmax, von Mises, Dirichlet, ...
+`Kronecker`    weight_i * matrix                           softmax expanded at one common point
+`Blocks`       any symmetric matrix                        everything else
+=============  ==========================================  ====================================
+
+Arrays may have any number of leading axes (rows, or quadrature nodes × rows); the last axis is D.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+# A rank-one row with gamma > 0 is handled by square roots while nu^2 = rho omega^2 / gamma stays below this;
+# above, 1 - sum(nu^2) would lose the digits that the signed factorisation keeps.
+NU2_MAX = 1e8
+
+
+class Curvature(Protocol):
+    """What every shape of curvature can do."""
+
+    def dot(self, f: Array) -> Array:
+        """``U_i f_i`` for every row."""
+        ...
+
+    def dense(self) -> Array:
+        """The matrices themselves, (..., D, D)."""
+        ...
+
+    def diagonal(self) -> Diagonal:
+        """The diagonal part: gamma without the coupling (the paper's c = 0)."""
+        ...
+
+    def semidefinite(self) -> NDArray[np.bool_]:
+        """Which rows are positive semidefinite."""
+        ...
+
+    def select(self, keep: NDArray[np.bool_], other: Curvature) -> Curvature:
+        """These rows where ``keep``, the other's elsewhere."""
+        ...
+
+
+class Marginals(Protocol):
+    """Symmetric D×D matrices ``V_ii``, one per row: what a pullback of U needs to know of a posterior."""
+
+    @property
+    def diag(self) -> Array:
+        """Diagonals, (n, D)."""
+        ...
+
+    def dot(self, w: Array) -> Array:
+        """``V_ii w_i`` for every row."""
+        ...
+
+    def dense(self) -> Array:
+        """(n, D, D)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """``U_i = diag(gamma_i)``; also serves as `Marginals` of independent latent dimensions."""
+
+    gamma: Array
+
+    def dot(self, f: Array) -> Array:
+        return self.gamma * f
+
+    def dense(self) -> Array:
+        return self.gamma[..., None] * np.eye(self.gamma.shape[-1])
+
+    @property
+    def diag(self) -> Array:
+        return self.gamma
+
+    def diagonal(self) -> Diagonal:
+        return self
+
+    def semidefinite(self) -> NDArray[np.bool_]:
+        return np.all(self.gamma >= 0, axis=-1)
+
+    def select(self, keep: NDArray[np.bool_], other: Curvature) -> Diagonal:
+        return Diagonal(np.where(keep[..., None], self.gamma, other.diagonal().gamma))
+
+
+@dataclass(frozen=True)
+class RankOne:
+    """``U_i = diag(gamma_i) - rho_i omega_i omega_i^T`` with ``rho_i >= 0``.
+
+    Families whose gamma may underflow give ``nu = sqrt(rho) omega / sqrt(gamma)`` and the gap
+    ``1 - sum_j nu_j^2`` in closed form; for the others both are computed.
+    """
+
+    gamma: Array
+    omega: Array
+    rho: Array
+    nu: Array | None = None
+    gap: Array | None = None
+
+    def dot(self, f: Array) -> Array:
+        return self.gamma * f - (self.rho * np.sum(self.omega * f, axis=-1))[..., None] * self.omega
+
+    def dense(self) -> Array:
+        outer = self.omega[..., :, None] * self.omega[..., None, :]
+        return self.gamma[..., None] * np.eye(self.gamma.shape[-1]) - self.rho[..., None, None] * outer
+
+    def diagonal(self) -> Diagonal:
+        return Diagonal(self.gamma)
+
+    def scaled(self) -> tuple[Array, Array] | None:
+        """``(nu, gap)``, or None where square roots of gamma do not exist or lose digits."""
+        if self.nu is not None and self.gap is not None:
+            return self.nu, self.gap
+        strength = self.rho[..., None] * self.omega**2
+        if np.any(self.gamma < 0) or np.any(strength > NU2_MAX * self.gamma):
+            return None
+        nu2 = np.divide(strength, self.gamma, out=np.zeros_like(strength), where=self.gamma > 0)
+        return np.sqrt(nu2) * np.sign(self.omega), 1.0 - nu2.sum(axis=-1)
+
+    def semidefinite(self) -> NDArray[np.bool_]:
+        if self.gap is not None:
+            return np.all(self.gamma >= 0, axis=-1) & (self.gap >= 0)
+        strength = self.rho[..., None] * self.omega**2
+        nu2 = np.divide(strength, self.gamma, out=np.zeros_like(strength), where=self.gamma > 0)
+        zero_ok = (self.gamma > 0) | ((self.gamma == 0) & (strength == 0))
+        return np.all(zero_ok, axis=-1) & (nu2.sum(axis=-1) <= 1.0)
+
+    def select(self, keep: NDArray[np.bool_], other: Curvature) -> RankOne:
+        assert isinstance(other, RankOne)
+        k = keep[..., None]
+        merged = replace(
+            self,
+            gamma=np.where(k, self.gamma, other.gamma),
+            omega=np.where(k, self.omega, other.omega),
+            rho=np.where(keep, self.rho, other.rho),
+            nu=None,
+            gap=None,
+        )
+        if self.nu is None or other.nu is None or self.gap is None or other.gap is None:
+            return merged
+        return replace(merged, nu=np.where(k, self.nu, other.nu), gap=np.where(keep, self.gap, other.gap))
+
+    def common(self) -> Kronecker | None:
+        """The same curvature as a `Kronecker` when all rows are multiples of one matrix, else None."""
+        weight = self.gamma.sum(axis=-1)
+        if np.any(weight <= 0):
+            return None
+        gamma, strength = self.gamma / weight[:, None], self.rho[:, None] * self.omega**2 / weight[:, None]
+        same = 1e-14 * gamma[0].max()
+        signs = np.sign(self.omega)
+        if np.ptp(gamma, axis=0).max() > same or np.ptp(strength, axis=0).max() > same or np.ptp(signs, axis=0).any():
+            return None
+        return Kronecker(weight, self.dense()[0] / weight[0])
+
+
+@dataclass(frozen=True)
+class Kronecker:
+    """``U_i = weight_i * matrix``, ``weight_i > 0``."""
+
+    weight: Array
+    matrix: Array
+
+    def dot(self, f: Array) -> Array:
+        return self.weight[:, None] * (f @ self.matrix)
+
+    def dense(self) -> Array:
+        return self.weight[:, None, None] * self.matrix
+
+    def diagonal(self) -> Diagonal:
+        return Diagonal(self.weight[:, None] * np.diag(self.matrix))
+
+    def semidefinite(self) -> NDArray[np.bool_]:
+        # the smallest eigenvalue of a singular matrix is zero up to rounding
+        eig = np.linalg.eigvalsh(self.matrix)
+        return np.full(self.weight.shape, eig[0] >= -1e-12 * abs(eig[-1]))
+
+    def select(self, keep: NDArray[np.bool_], other: Curvature) -> Curvature:
+        return self if keep.all() else Blocks(self.dense()).select(keep, other)
+
+    def common(self) -> Kronecker:
+        return self
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Any symmetric ``U_i``, (..., D, D); also serves as `Marginals`."""
+
+    values: Array
+
+    def dot(self, f: Array) -> Array:
+        return np.einsum("...jk,...k->...j", self.values, f)
+
+    def dense(self) -> Array:
+        return self.values
+
+    @property
+    def diag(self) -> Array:
+        return np.einsum("...jj->...j", self.values)
+
+    def diagonal(self) -> Diagonal:
+        return Diagonal(self.diag)
+
+    def semidefinite(self) -> NDArray[np.bool_]:
+        eig = np.linalg.eigvalsh(self.values)
+        return eig[..., 0] >= -1e-12 * np.abs(eig[..., -1])
+
+    def select(self, keep: NDArray[np.bool_], other: Curvature) -> Blocks:
+        return Blocks(np.where(keep[..., None, None], self.values, other.dense()))
+
+
+@dataclass(frozen=True)
+class PlusOuter:
+    """Marginals ``V_ii + r_i r_i^T``."""
+
+    base: Marginals
+    r: Array
+
+    @property
+    def diag(self) -> Array:
+        return self.base.diag + self.r**2
+
+    def dot(self, w: Array) -> Array:
+        return self.base.dot(w) + self.r * np.sum(self.r * w, axis=-1, keepdims=True)
+
+    def dense(self) -> Array:
+        return self.base.dense() + self.r[..., :, None] * self.r[..., None, :]

@@ -1,0 +1,1 @@
+"""The families: what an observation is."""

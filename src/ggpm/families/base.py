@@ -1,0 +1,227 @@
+"""`Family`: what an observation is, in terms of its latent vector.
+
+A family knows one thing: the density of y given eta, with its derivatives. It does not know kernels,
+inference or solvers. To add one, subclass `Family` (or `ScalarFamily` for one latent) in a new file.
+
+Shapes. ``eta`` is (..., D); y is encoded (see `Family.encode`) with the same leading axes or axes that
+broadcast against them, so that quadrature can put nodes in front: eta (S, n, D) against y (n, ...).
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from ggpm.curvature import Curvature, Diagonal, Marginals
+from ggpm.families.support import Support
+from ggpm.links import Identity, Link
+
+Array = NDArray[np.float64]
+Bounds = tuple[float, float] | Literal["fixed"]
+
+
+class Family(BaseEstimator):
+    """Base of all families; see the module's text for shapes.
+
+    Hyperparameters follow scikit-learn's kernels: ``phi`` is a value (or several), ``phi_bounds`` its bounds or
+    ``"fixed"``. Inside, they appear as the vector `log_hyper`, and every derivative "in phi" below is a
+    derivative in `log_hyper`.
+    """
+
+    latent_dim: int = 1
+    """D, the length of the latent vector (set by `resolve` where it depends on the data)."""
+    countable: ClassVar[bool] = False
+    """Whether an observation is counts out of a known number of trials."""
+    phi: Any = None
+    phi_bounds: Bounds = "fixed"
+
+    @property
+    @abstractmethod
+    def support(self) -> Support:
+        """The declaration of what y may be."""
+
+    # ---- data ------------------------------------------------------------------------------------------------
+    def resolve(self, y: Any) -> Self:
+        """This family bound to the data: number of parts, classes or levels, starting values of phi."""
+        self.support.validate(y)
+        return copy.copy(self)
+
+    def encode(self, y: Any) -> Array:
+        """y as the float array that all other methods take; raises ValueError where y is not in the support."""
+        return self.support.validate(y)
+
+    def decode(self, y: Array) -> Array:
+        """The inverse of `encode` for predictions and samples."""
+        return y
+
+    # ---- hyperparameters -------------------------------------------------------------------------------------
+    @property
+    def learns_phi(self) -> bool:
+        """Whether phi is to be learned."""
+        return self.phi is not None and not isinstance(self.phi_bounds, str)
+
+    @property
+    def log_hyper(self) -> Array:
+        """phi in unconstrained coordinates, (p,); empty for a family without hyperparameters."""
+        return np.empty(0) if self.phi is None else np.log(np.atleast_1d(np.asarray(self.phi, dtype=float)))
+
+    @property
+    def log_hyper_bounds(self) -> Array:
+        """Bounds of `log_hyper`, (p, 2)."""
+        if isinstance(self.phi_bounds, str):
+            return np.repeat(self.log_hyper[:, None], 2, axis=1)
+        return np.log(np.broadcast_to(np.asarray(self.phi_bounds, dtype=float), (self.log_hyper.size, 2)))
+
+    def with_log_hyper(self, value: Array) -> Self:
+        """A copy with other hyperparameters."""
+        out = copy.copy(self)
+        if value.size:
+            phi = np.exp(value)
+            out.phi = float(phi[0]) if np.ndim(self.phi) == 0 else phi
+        return out
+
+    # ---- density and derivatives in eta ------------------------------------------------------------------------
+    @abstractmethod
+    def log_prob(self, eta: Array, y: Array) -> Array:
+        """log p(y | eta), log h(y) included, (...)."""
+
+    @abstractmethod
+    def u(self, eta: Array, y: Array) -> Array:
+        """Gradient of `log_prob` in eta, (..., D)."""
+
+    @abstractmethod
+    def U(self, eta: Array, y: Array, expected: bool = False) -> Curvature:
+        """Negative Hessian of `log_prob` in eta, or its expectation over y, which is never indefinite."""
+
+    @abstractmethod
+    def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
+        """Derivatives of sum_i <V_i, U_i> in eta, (n, D), and in phi, (p,)."""
+
+    # ---- derivatives in phi ------------------------------------------------------------------------------------
+    def log_prob_phi(self, eta: Array, y: Array) -> Array:
+        """Derivative of `log_prob` in phi, (..., p)."""
+        return np.zeros((*eta.shape[:-1], self.log_hyper.size))
+
+    def u_phi(self, eta: Array, y: Array) -> Array:
+        """Derivative of `u` in phi, (..., D, p)."""
+        return np.zeros((*eta.shape, self.log_hyper.size))
+
+    # ---- Taylor ------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def expansion(self, y: Array) -> Array:
+        """The point at which Taylor inference expands, finite for every y, (n, D)."""
+
+    def expansion_pullback(self, y: Array, cotangent: Array) -> Array:
+        """Derivative of <cotangent, expansion(y)> in phi, (p,); zero unless the point moves with phi."""
+        return np.zeros(self.log_hyper.size)
+
+    # ---- in the space of y ---------------------------------------------------------------------------------------
+    @abstractmethod
+    def moment(self, eta: Array, trials: Array | None = None) -> Array:
+        """E[y | eta], or the expectation of what stands for y: (cos, sin) of an angle, class probabilities."""
+
+    def point(self, moment: Array) -> Array:
+        """The prediction that belongs to an averaged `moment`."""
+        return moment
+
+    def constant(self, y: Array) -> Array:
+        """The best constant prediction for the encoded y, one row."""
+        return self.point(np.mean(y, axis=0, keepdims=True))
+
+    @abstractmethod
+    def spread(self, eta: Array, trials: Array | None = None) -> Array:
+        """Variance of y given eta: (...) for scalar outputs, (..., d, d) for vectors."""
+
+    def variance(self, moment: Array, within: Array, between: Array) -> Array:
+        """Predictive variance from the averaged moment, E[spread] and Cov[moment]."""
+        return within + between
+
+    @abstractmethod
+    def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
+        """One draw of y for every row of eta, (..., shape of one y)."""
+
+    @abstractmethod
+    def loss(self, y: Array, prediction: Array) -> Array:
+        """The family's unit loss of a prediction, (n,): deviance where finite."""
+
+
+class ScalarFamily(Family):
+    """A family with one latent, written in a coordinate ``xi`` to which an elementwise link carries eta.
+
+    A subclass gives `log_prob_xi`, `derivatives`, and where it applies `phi_derivatives` and `information`;
+    the chain rule through the link is done here.
+    """
+
+    latent_dim = 1
+
+    @property
+    def _link(self) -> Link:
+        return Identity()
+
+    @abstractmethod
+    def log_prob_xi(self, xi: Array, y: Array) -> Array:
+        """log p as a function of xi, (...)."""
+
+    @abstractmethod
+    def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
+        """First, second and third derivative of log p in xi."""
+
+    def phi_derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
+        """Derivatives in phi of log p and of its first and second derivative in xi, each (..., p)."""
+        none = np.zeros((*np.broadcast_shapes(xi.shape, self._rows(y)), self.log_hyper.size))
+        return none, none, none
+
+    def information(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
+        """Expected negative second derivative in xi, its derivative in xi, and in phi (..., p).
+
+        The default is the observed one: right wherever log p is concave in xi.
+        """
+        _, l2, l3 = self.derivatives(xi, y)
+        return -l2, -l3, -self.phi_derivatives(xi, y)[2]
+
+    def _rows(self, y: Array) -> tuple[int, ...]:
+        """Leading shape of an encoded y."""
+        return y.shape
+
+    def log_prob(self, eta: Array, y: Array) -> Array:
+        return self.log_prob_xi(self._link(eta[..., 0]), y)
+
+    def u(self, eta: Array, y: Array) -> Array:
+        e = eta[..., 0]
+        l1, _, _ = self.derivatives(self._link(e), y)
+        return (l1 * self._link.derivatives(e)[0])[..., None]
+
+    def U(self, eta: Array, y: Array, expected: bool = False) -> Diagonal:
+        e = eta[..., 0]
+        xi, (g1, g2, _) = self._link(e), self._link.derivatives(e)
+        if expected:
+            return Diagonal((self.information(xi, y)[0] * g1**2)[..., None])
+        l1, l2, _ = self.derivatives(xi, y)
+        return Diagonal(-(l2 * g1**2 + l1 * g2)[..., None])
+
+    def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
+        e, v = eta[..., 0], V.diag[..., 0]
+        xi, (g1, g2, g3) = self._link(e), self._link.derivatives(e)
+        if expected:
+            info, info_xi, info_phi = self.information(xi, y)
+            d_eta = info_xi * g1**3 + 2.0 * info * g1 * g2
+            U_phi = info_phi * (g1**2)[..., None]
+        else:
+            l1, l2, l3 = self.derivatives(xi, y)
+            d_eta = -(l3 * g1**3 + 3.0 * l2 * g1 * g2 + l1 * g3)
+            _, l1_phi, l2_phi = self.phi_derivatives(xi, y)
+            U_phi = -(l2_phi * (g1**2)[..., None] + l1_phi * g2[..., None])
+        return (v * d_eta)[..., None], np.einsum("...,...p->p", v, U_phi)
+
+    def log_prob_phi(self, eta: Array, y: Array) -> Array:
+        return self.phi_derivatives(self._link(eta[..., 0]), y)[0]
+
+    def u_phi(self, eta: Array, y: Array) -> Array:
+        e = eta[..., 0]
+        l1_phi = self.phi_derivatives(self._link(e), y)[1]
+        return (l1_phi * self._link.derivatives(e)[0][..., None])[..., None, :]

@@ -1,0 +1,73 @@
+"""Poisson: counts."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import gammaln, pdtr, xlogy
+
+from ggpm.families.base import Array, ScalarFamily
+from ggpm.families.support import Counts
+from ggpm.links import LINKS, Link
+
+
+class Poisson(ScalarFamily):
+    """Counts with mean mu.
+
+    ========  =========================================================
+    support   0, 1, 2, ...
+    T, b, h   y, exp(theta), 1/y!
+    a         1
+    link      theta = xi = log mu; mu = exp(eta), or softplus(eta)
+    U         mu (log link)
+    ========  =========================================================
+
+    Parameters
+    ----------
+    link : "log" or "softplus"
+        How the latent value becomes the mean: ``exp(eta)`` or ``log(1 + exp(eta))``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Poisson().u(np.array([[0.0]]), np.array([3.0]))
+    array([[2.]])
+    """
+
+    support = Counts()
+
+    def __init__(self, link: str = "log"):
+        self.link = link
+
+    @property
+    def _link(self) -> Link:
+        return LINKS["identity" if self.link == "log" else "log_softplus"]
+
+    def log_prob_xi(self, xi: Array, y: Array) -> Array:
+        return y * xi - np.exp(xi) - gammaln(y + 1)
+
+    def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
+        mu = np.exp(xi)
+        return y - mu, -mu + 0 * y, -mu + 0 * y
+
+    def information(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
+        mu = np.exp(xi) + 0 * y
+        return mu, mu, np.zeros((*mu.shape, 0))
+
+    def expansion(self, y: Array) -> Array:
+        return self._link.inverse(np.log(np.maximum(y, 0.5)))[..., None]
+
+    def moment(self, eta: Array, trials: Array | None = None) -> Array:
+        return np.exp(self._link(eta[..., 0]))
+
+    def spread(self, eta: Array, trials: Array | None = None) -> Array:
+        return self.moment(eta)
+
+    def cdf(self, eta: Array, y: Array) -> Array:
+        """P(Y <= y | eta)."""
+        return pdtr(np.floor(y), self.moment(eta))
+
+    def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
+        return rng.poisson(self.moment(eta)).astype(float)
+
+    def loss(self, y: Array, prediction: Array) -> Array:
+        return 2.0 * (xlogy(y, y) - xlogy(y, prediction) - y + prediction)  # unit deviance

@@ -1,0 +1,129 @@
+"""Links: small elementwise maps with derivatives to third order.
+
+A link carries the latent value ``eta`` to the coordinate in which a family is written down: the natural
+parameter for the Dirichlet (``alpha = softplus(eta)``), the logarithm of the mean for counts and positive
+outputs. The canonical link is `Identity`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit
+
+Array = NDArray[np.float64]
+
+
+class Link(Protocol):
+    """A smooth, increasing, elementwise map."""
+
+    name: str
+
+    def __call__(self, eta: Array) -> Array:
+        """The value of the link at ``eta``."""
+        ...
+
+    def derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
+        """First, second and third derivative at ``eta``."""
+        ...
+
+    def inverse(self, value: Array) -> Array:
+        """The ``eta`` at which the link takes ``value``."""
+        ...
+
+
+class Identity:
+    """The canonical link.
+
+    >>> Identity()(np.array([1.0, 2.0]))
+    array([1., 2.])
+    """
+
+    name = "identity"
+
+    def __call__(self, eta: Array) -> Array:
+        return eta
+
+    def derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
+        return np.ones_like(eta), np.zeros_like(eta), np.zeros_like(eta)
+
+    def inverse(self, value: Array) -> Array:
+        return value
+
+
+class Exp:
+    """Exponential map onto the positive numbers.
+
+    >>> Exp()(np.array([0.0]))
+    array([1.])
+    """
+
+    name = "exp"
+
+    def __call__(self, eta: Array) -> Array:
+        return np.exp(eta)
+
+    def derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
+        e = np.exp(eta)
+        return e, e, e
+
+    def inverse(self, value: Array) -> Array:
+        return np.log(value)
+
+
+class Softplus:
+    """``log(1 + exp(eta))``: positive, and linear for large ``eta`` (the paper's link for the Dirichlet).
+
+    >>> Softplus()(np.array([0.0]))
+    array([0.69314718])
+    """
+
+    name = "softplus"
+
+    def __call__(self, eta: Array) -> Array:
+        return -log_expit(-eta)
+
+    def derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
+        s, t = expit(eta), expit(-eta)
+        return s, s * t, s * t * (t - s)
+
+    def inverse(self, value: Array) -> Array:
+        return value + np.log(-np.expm1(-value))
+
+
+class LogSoftplus:
+    """``log(log(1 + exp(eta)))``: the logarithm of a softplus mean.
+
+    >>> float(LogSoftplus()(np.array([-50.0]))[0])
+    -50.0
+    """
+
+    name = "log_softplus"
+
+    def __call__(self, eta: Array) -> Array:
+        # log softplus(eta) -> eta as eta -> -inf, where softplus itself loses its digits
+        low = eta < -30.0
+        return np.where(low, eta, np.log(-log_expit(-np.where(low, 0.0, eta))))
+
+    def derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
+        # g = log p, p = softplus: g' = p'/p, g'' = p''/p - g'^2, g''' = p'''/p - 3 g' p''/p + 2 g'^3
+        p, (p1, p2, p3) = -log_expit(-eta), Softplus().derivatives(eta)
+        low = eta < -12.0
+        e = np.exp(np.minimum(eta, 0.0))
+        p = np.where(low, 1.0, p)
+        d1, r2, r3 = p1 / p, p2 / p, p3 / p
+        d2 = r2 - d1 * d1
+        d3 = r3 - 3.0 * d1 * r2 + 2.0 * d1**3
+        # series in e = exp(eta) for the left tail: g' = 1 - e/2 + 5 e^2/12 - 3 e^3/8 + ...
+        s1 = 1.0 - e / 2 + 5 * e**2 / 12 - 3 * e**3 / 8
+        s2 = -e / 2 + 5 * e**2 / 6 - 9 * e**3 / 8
+        s3 = -e / 2 + 5 * e**2 / 3 - 27 * e**3 / 8
+        return np.where(low, s1, d1), np.where(low, s2, d2), np.where(low, s3, d3)
+
+    def inverse(self, value: Array) -> Array:
+        return np.where(value < -30.0, value, Softplus().inverse(np.exp(np.maximum(value, -30.0))))
+
+
+LINKS: dict[str, Link] = {link.name: link for link in (Identity(), Exp(), Softplus(), LogSoftplus())}
