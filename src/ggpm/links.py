@@ -127,3 +127,15 @@ class LogSoftplus:
 
 
 LINKS: dict[str, Link] = {link.name: link for link in (Identity(), Exp(), Softplus(), LogSoftplus())}
+
+
+def mean_link(name: str) -> Link:
+    """The link from eta to ``log mu`` for a positive mean: ``mu = exp(eta)`` ("log") or ``softplus(eta)``.
+
+    >>> mean_link("softplus").name
+    'log_softplus'
+    """
+    links = {"log": "identity", "softplus": "log_softplus"}
+    if name not in links:
+        raise ValueError(f"link must be one of {sorted(links)}; got {name!r}. 'log' means mean = exp(latent).")
+    return LINKS[links[name]]

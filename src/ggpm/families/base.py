@@ -37,6 +37,8 @@ class Family(BaseEstimator):
     """D, the length of the latent vector (set by `resolve` where it depends on the data)."""
     countable: ClassVar[bool] = False
     """Whether an observation is counts out of a known number of trials."""
+    finite: ClassVar[bool] = False
+    """Whether y takes finitely many values, with `moment` their probabilities."""
     phi: Any = None
     phi_bounds: Bounds = "fixed"
 
@@ -159,6 +161,10 @@ class ScalarFamily(Family):
 
     latent_dim = 1
 
+    def resolve(self, y: Any) -> Self:
+        _ = self._link  # an unknown link name is an error here, before any computation
+        return super().resolve(y)
+
     @property
     def _link(self) -> Link:
         return Identity()
@@ -216,7 +222,7 @@ class ScalarFamily(Family):
             d_eta = -(l3 * g1**3 + 3.0 * l2 * g1 * g2 + l1 * g3)
             _, l1_phi, l2_phi = self.phi_derivatives(xi, y)
             U_phi = -(l2_phi * (g1**2)[..., None] + l1_phi * g2[..., None])
-        return (v * d_eta)[..., None], np.einsum("...,...p->p", v, U_phi)
+        return (v * d_eta)[..., None], np.tensordot(v, U_phi, axes=v.ndim)
 
     def log_prob_phi(self, eta: Array, y: Array) -> Array:
         return self.phi_derivatives(self._link(eta[..., 0]), y)[0]

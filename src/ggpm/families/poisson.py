@@ -7,7 +7,7 @@ from scipy.special import gammaln, pdtr, xlogy
 
 from ggpm.families.base import Array, ScalarFamily
 from ggpm.families.support import Counts
-from ggpm.links import LINKS, Link
+from ggpm.links import Link, mean_link
 
 
 class Poisson(ScalarFamily):
@@ -40,7 +40,7 @@ class Poisson(ScalarFamily):
 
     @property
     def _link(self) -> Link:
-        return LINKS["identity" if self.link == "log" else "log_softplus"]
+        return mean_link(self.link)
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
         return y * xi - np.exp(xi) - gammaln(y + 1)

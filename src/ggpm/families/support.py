@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,10 @@ def _matrix(y: Any, what: str, columns: int | None) -> Array:
 class Support:
     """Base of all supports: `validate` returns y as a clean float array or raises ValueError."""
 
+    low: ClassVar[float] = -np.inf
+    high: ClassVar[float] = np.inf
+    integer: ClassVar[bool] = False
+
     def validate(self, y: Any) -> Array:
         raise NotImplementedError
 
@@ -78,6 +82,7 @@ class Real(Support):
 class Positive(Support):
     """Positive real numbers."""
 
+    low = 0.0
     def validate(self, y: Any) -> Array:
         out = _vector(y, "positive numbers")
         if np.any(out <= 0):
@@ -92,6 +97,8 @@ class Positive(Support):
 class UnitInterval(Support):
     """Numbers strictly between 0 and 1."""
 
+    low = 0.0
+    high = 1.0
     def validate(self, y: Any) -> Array:
         out = _vector(y, "numbers strictly between 0 and 1")
         bad = (out <= 0) | (out >= 1)
@@ -118,6 +125,8 @@ def _check_counts(out: Array, what: str) -> Array:
 class Counts(Support):
     """Non-negative integers."""
 
+    low = 0.0
+    integer = True
     def validate(self, y: Any) -> Array:
         what = "counts (non-negative integers)"
         return _check_counts(_vector(y, what), what)
@@ -127,6 +136,8 @@ class Counts(Support):
 class CountVectors(Support):
     """Rows of non-negative integers with a positive total; ``columns=2`` for successes and failures."""
 
+    low = 0.0
+    integer = True
     columns: int | None = None
 
     def validate(self, y: Any) -> Array:
@@ -149,6 +160,8 @@ class CountVectors(Support):
 class Codes(Support):
     """Integer codes 0 .. n_codes-1 (n_codes unknown until data are seen)."""
 
+    low = 0.0
+    integer = True
     n_codes: int | None = None
     what: str = "class"
 
@@ -179,6 +192,8 @@ class Circle(Support):
 class Simplex(Support):
     """Compositions: positive rows that sum to 1."""
 
+    low = 0.0
+    high = 1.0
     columns: int | None = None
     atol: float = 1e-6
 

@@ -1,0 +1,61 @@
+"""Solvers: the posterior that belongs to kernel matrices and sites.
+
+`factorise` takes the kernel matrices and the curvature of the sites and returns a `Solution`: everything
+that evidence, gradient and prediction ask of ``V = (K^-1 + U)^-1`` and ``(K + W)^-1``, ``W = U^-1``, without
+forming either. Which solver is used follows from the shape of the curvature alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm.curvature import Blocks, Curvature, Diagonal, Kronecker, Marginals, RankOne
+from ggpm.solvers.block import BlockSolution
+from ggpm.solvers.diagonal import DiagonalSolution
+from ggpm.solvers.kronecker import KroneckerSolution
+from ggpm.solvers.rank_one import RankOneSolution
+
+Array = NDArray[np.float64]
+
+__all__ = ["Solution", "factorise"]
+
+
+class Solution(Protocol):
+    """A factorised ``I + U K``.
+
+    Kernel matrices come as a list: one n×n matrix shared by all latent dimensions, or one per dimension.
+    """
+
+    log_det: float
+    """log |I + U K|."""
+
+    def solve(self, r: Array) -> Array:
+        """``(I + U K)^-1 r`` for r (n, D)."""
+        ...
+
+    def marginals(self) -> Marginals:
+        """The D×D diagonal blocks V_ii."""
+        ...
+
+    def precision(self) -> list[Array]:
+        """For every kernel matrix the blocks ``[(K + W)^-1]_jj``, summed over the dimensions that share it."""
+        ...
+
+    def reduction(self, K_star: Sequence[Array]) -> Array:
+        """``K_*^T (K + W)^-1 K_*`` per test point, (m, D, D), for cross-covariances (n, m)."""
+        ...
+
+
+def factorise(K: Sequence[Array], U: Curvature) -> Solution:
+    """Factorise ``I + U K``; raises `NotPositiveDefinite` when ``K^-1 + U`` is not positive definite."""
+    if isinstance(U, Diagonal):
+        return DiagonalSolution(K, U)
+    if isinstance(U, (RankOne, Kronecker)) and len(K) == 1 and (common := U.common()) is not None:
+        return KroneckerSolution(K, common)
+    if isinstance(U, RankOne):
+        return RankOneSolution(K, U)
+    return BlockSolution(K, Blocks(U.dense()))

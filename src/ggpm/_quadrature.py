@@ -1,0 +1,52 @@
+"""Expectations under small Gaussians: the same nodes every time, whatever the random state."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+Array = NDArray[np.float64]
+
+# Spacing and radius, in standard deviations, of the trapezoidal rule for D = 1 and D = 2, and the base-2
+# logarithm of the number of Sobol points above. The trapezoidal rule is as exact as Gauss–Hermite for smooth
+# integrands and far better for steep ones: E[expit(3 + 10 x)] is off by 3e-4 with 101 Gauss–Hermite nodes and by
+# less than 1e-12 here.
+TRAPEZOID = {1: (0.05, 12.0), 2: (0.4, 8.0)}
+TRAPEZOID_COARSE = {1: (0.125, 8.0), 2: (0.5, 6.0)}
+SOBOL_LOG2 = 10
+SOBOL_LOG2_COARSE = 8
+
+
+@lru_cache(maxsize=32)
+def standard_normal_nodes(D: int, coarse: bool = False) -> tuple[Array, Array]:
+    """Nodes (S, D) and weights (S,) of the D-dimensional standard normal.
+
+    The trapezoidal rule for D <= 2 (fewer nodes if ``coarse``, where a root is searched); scrambled Sobol points with a fixed seed, made antithetic, above.
+
+    >>> x, w = standard_normal_nodes(1)
+    >>> bool(abs(w @ x[:, 0] ** 4 - 3) < 1e-12)
+    True
+    """
+    if D in TRAPEZOID:
+        spacing, radius = (TRAPEZOID_COARSE if coarse else TRAPEZOID)[D]
+        x = spacing * np.arange(-round(radius / spacing), round(radius / spacing) + 1)
+        nodes = np.stack([g.ravel() for g in np.meshgrid(*[x] * D)], axis=1)
+        square = np.sum(nodes**2, axis=1)
+        nodes, weights = nodes[square <= radius**2], np.exp(-0.5 * square[square <= radius**2])
+        return nodes, weights / weights.sum()
+    log2 = SOBOL_LOG2_COARSE if coarse else SOBOL_LOG2
+    half = ndtri(qmc.Sobol(D, seed=0).random_base2(log2 - 1).clip(1e-12, 1 - 1e-12))
+    nodes = np.concatenate([half, -half])
+    return nodes, np.full(len(nodes), 1.0 / len(nodes))
+
+
+def square_root(cov: Array) -> Array:
+    """A matrix R with R R^T = cov for every row, cov (m, D, D) positive semidefinite."""
+    if cov.shape[-1] == 1:
+        return np.sqrt(np.maximum(cov, 0.0))
+    values, vectors = np.linalg.eigh(cov)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]

@@ -1,0 +1,265 @@
+"""Functions that the families need without the cancellation of their textbook forms.
+
+Three groups: pieces of Stirling's formula (so that log-densities of large counts and high precisions are sums
+of small terms), divergences that vanish quadratically, and the truncated normal distribution in its tails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, erfcx, gammaln, log_ndtr, ndtr, xlogy
+
+Array = NDArray[np.float64]
+
+HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
+
+# From here on the asymptotic series below are exact to rounding with the terms that are kept.
+_LARGE = 15.0
+# log z - psi(z) = 1/(2z) + sum_k B_2k / (2k z^2k), as (power, coefficient)
+_DIGAMMA_SERIES = (
+    (1, 1 / 2),
+    (2, 1 / 12),
+    (4, -1 / 120),
+    (6, 1 / 252),
+    (8, -1 / 240),
+    (10, 1 / 132),
+    (12, -691 / 32760),
+    (14, 1 / 12),
+)
+# stirling_error(z) = sum_k B_2k / (2k (2k-1) z^(2k-1)), powers 1, 3, 5, ...
+_STIRLING_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+
+
+# ---- pieces of Stirling's formula ------------------------------------------------------------------------------
+def stirling_error(z: Array) -> Array:
+    """``log Gamma(z) - (z - 1/2) log z + z - log(2 pi)/2`` for z > 0: what Stirling's formula leaves.
+
+    >>> float(stirling_error(np.array(1e8)).round(18))
+    8.33333333e-10
+    """
+    z = np.asarray(z, dtype=float)
+    big, small = np.maximum(z, _LARGE), np.minimum(z, _LARGE)
+    inv2 = 1.0 / big**2
+    series = np.polynomial.polynomial.polyval(inv2, _STIRLING_SERIES) / big
+    direct = gammaln(small + 1.0) - (small + 0.5) * np.log(small) + small - HALF_LOG_2PI
+    return np.where(z >= _LARGE, series, direct)
+
+
+def log_minus_digamma1p(z: Array) -> Array:
+    """``log z - psi(1 + z)`` for z > 0; it is negative, -> log z as z -> 0 and -> -1/(2z) as z -> inf.
+
+    >>> float(log_minus_digamma1p(np.array(1e8)).round(17))
+    -4.99999999e-09
+    """
+    z = np.asarray(z, dtype=float)
+    big, small = np.maximum(z, _LARGE), np.minimum(z, _LARGE)
+    series = -0.5 / big + sum(c * big ** (-p) for p, c in _DIGAMMA_SERIES[1:])
+    return np.where(z >= _LARGE, series, np.log(small) - digamma(1.0 + small))
+
+
+def log_minus_digamma(z: Array) -> Array:
+    """``log z - psi(z)`` for z > 0; positive, -> 1/z as z -> 0 and -> 1/(2z) as z -> inf.
+
+    >>> float(log_minus_digamma(np.array(1.0)).round(12))
+    0.577215664902
+    """
+    return log_minus_digamma1p(z) + 1.0 / z
+
+
+def digamma_drop(z: Array, step: Array) -> Array:
+    """``[log z - psi(z)] - [log(z + step) - psi(z + step)]`` for z > 0, step >= 0, also for step << z.
+
+    >>> float(digamma_drop(np.array(1e15), np.array(1.0)).round(40))
+    5e-31
+    """
+    big, small = np.maximum(z, _LARGE), np.minimum(z, _LARGE)
+    log_ratio = np.log1p(step / big)
+    series = sum(c * big ** (-p) * -np.expm1(-p * log_ratio) for p, c in _DIGAMMA_SERIES)
+    return np.where(z >= _LARGE, series, log_minus_digamma(small) - log_minus_digamma(small + step))
+
+
+# ---- divergences that vanish quadratically ---------------------------------------------------------------------
+def _near(a: Array, b: Array, diff: Array) -> tuple[NDArray[np.bool_], Array, Array]:
+    """Where a and b are close; there ``v = (a - b)/(a + b)`` and ``log(a/b) - 2v`` (v = 0 elsewhere)."""
+    near = np.abs(diff) < 0.1 * (a + b)
+    v = np.where(near, diff, 0.0) / (a + b)
+    v2 = v * v
+    tail = sum(v2**j / (2 * j + 1) for j in range(8, 0, -1))  # 0.1^18 is below rounding
+    return near, v, 2.0 * v * tail
+
+
+def excess_log(a: Array, b: Array, diff: Array) -> Array:
+    """``a log(a/b) - (a - b)`` >= 0 for a >= 0, b > 0, given ``diff = a - b`` (Loader's bd0).
+
+    >>> float(excess_log(np.array(1e8 + 1), np.array(1e8), np.array(1.0)).round(20))
+    4.99999998333e-09
+    """
+    near, v, tail = _near(a, b, diff)
+    return np.where(near, diff * v + a * tail, xlogy(a, a / b) - diff)
+
+
+def linear_minus_log(a: Array, b: Array, diff: Array) -> Array:
+    """``(a - b)/b - log(a/b)`` >= 0 for a, b > 0, given ``diff = a - b``.
+
+    >>> float(linear_minus_log(np.array(1e8 + 1), np.array(1e8), np.array(1.0)).round(24))
+    5e-17
+    """
+    near, v, tail = _near(a, b, diff)
+    return np.where(near, diff * v / b - tail, diff / b - np.log(a / b))
+
+
+def bernoulli_kl(p: Array, pc: Array, q: Array, qc: Array, log_q: Array, log_qc: Array) -> Array:
+    """``p log(p/q) + (1-p) log((1-p)/(1-q))``, with the complements ``pc = 1 - p``, ``qc = 1 - q`` given.
+
+    >>> a, b = np.array(0.5 + 1e-9), np.array(0.5 - 1e-9)
+    >>> float(bernoulli_kl(a, b, np.array(0.5), np.array(0.5), np.log(0.5), np.log(0.5)).round(22))
+    2e-18
+    """
+    diff = np.where(p + q < pc + qc, p - q, qc - pc)  # from the side that carries the digits
+    near = (np.abs(diff) < 0.1 * (p + q)) & (np.abs(diff) < 0.1 * (pc + qc))
+    q1, qc1 = np.where(near, q, 0.5), np.where(near, qc, 0.5)  # 0.5: any value that cannot divide by zero
+    close = excess_log(np.where(near, p, 0.5), q1, np.where(near, diff, 0.0))
+    close = close + excess_log(np.where(near, pc, 0.5), qc1, np.where(near, -diff, 0.0))
+    with np.errstate(invalid="ignore"):
+        first = np.where(p > 0, xlogy(p, p) - p * log_q, 0.0)
+        second = np.where(pc > 0, xlogy(pc, pc) - pc * log_qc, 0.0)
+    return np.where(near, close, first + second)
+
+
+# ---- truncated normal ------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class TruncatedNormal:
+    """A standard normal variable s restricted to [lo, hi].
+
+    log_mass : log P(lo < s < hi)
+    mean, shrinkage, cumulant3 : E[s], 1 - Var[s] >= 0, third cumulant
+    upper : N(hi)/P times (1, hi - E[s], (hi - E[s])^2 - Var[s]), the derivatives of log P, of the mean and of the
+        variance in the upper edge, stacked on the first axis
+    """
+
+    log_mass: Array
+    mean: Array
+    shrinkage: Array
+    cumulant3: Array
+    upper: Array
+
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+_NODES, _WEIGHTS = _NODES[16:], _WEIGHTS[16:]  # symmetric: the positive half
+# The far edge of an interval [a, b] has no effect in double precision once exp(-(b^2 - a^2)/2) is below exp(-50);
+# up to there 32 Gauss-Legendre nodes integrate the density to rounding.
+_FAR_EDGE = 50.0
+# Beyond this many sd the differences in the cumulants of a one-sided tail are taken from the continued fraction.
+_TAIL = 4.0
+_TAIL_TERMS = 60
+
+
+def _one_sided(x: Array) -> tuple[Array, ...]:
+    """For s > x: log P, mean, 1 - Var, third cumulant, mean - x, (mean - x)^2 - Var, Var."""
+    far = x >= _TAIL
+    z = np.where(far, x, _TAIL)
+    # N(x)/Q(x) = x + 1/(x + 2/(x + 3/(x + ...))); delta, eps, zeta are its tails from 1, 2 and 3 (numerators 1)
+    t = np.zeros_like(z)
+    for k in range(_TAIL_TERMS, 3, -1):
+        t = k / (z + t)
+    zeta = 1.0 / (z + t)
+    eps = 1.0 / (z + 3.0 * zeta)
+    delta = 1.0 / (z + 2.0 * eps)
+    gap = 2.0 * delta**2 * eps * (3.0 * zeta - 2.0 * eps)
+    var = delta * (2.0 * eps - delta)
+
+    y = np.where(far, _TAIL, x)
+    pos, neg = np.maximum(y, 0.0), np.minimum(y, 0.0)
+    ratio = np.where(
+        y > 0,
+        np.sqrt(2 / np.pi) / erfcx(pos / np.sqrt(2)),
+        np.exp(-0.5 * neg**2 - HALF_LOG_2PI) / ndtr(-neg),
+    )
+    mean, d = np.where(far, z + delta, ratio), np.where(far, delta, ratio - y)
+    shrinkage = mean * d
+    var = np.where(far, var, 1.0 - shrinkage)
+    gap = np.where(far, gap, d**2 - var)
+    return log_ndtr(-x), mean, shrinkage, mean * gap, d, gap, var
+
+
+def _narrow(c: Array, h: Array) -> tuple[Array, ...]:
+    """For c - h < s < c + h by quadrature, c >= 0: log P, mean, 1 - Var, third cumulant, upper and lower edges."""
+    sym = [np.zeros_like(c) for _ in range(4)]  # moments about the middle: exact where the density is flat
+    edge = [np.zeros_like(c) for _ in range(4)]  # moments about c - h: exact where it falls steeply
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        t = h * node
+        g = weight * np.exp(-0.5 * t * t)
+        down, up = g * np.exp(-c * t), g * np.exp(c * t)
+        odd = -2.0 * g * np.sinh(c * t)
+        for j in range(4):
+            sym[j] += t**j * (odd if j % 2 else down + up)
+            edge[j] += (h + t) ** j * down + (h - t) ** j * up
+    m0 = sym[0]
+    m1, m2, m3 = (m / m0 for m in sym[1:])
+    e1, e2, e3 = (e / m0 for e in edge[1:])
+    steep = c * h > 1.0
+    var = np.where(steep, e2 - e1**2, m2 - m1**2)
+    k3 = np.where(steep, e3 - 3.0 * e1 * e2 + 2.0 * e1**3, m3 - 3.0 * m1 * m2 + 2.0 * m1**3)
+    d_near, d_far = np.where(steep, e1, h + m1), np.where(steep, 2.0 * h - e1, h - m1)
+    gap_near = np.where(steep, 2.0 * e1**2 - e2, d_near**2 - var)
+    mean = np.where(steep, (c - h) + e1, c + m1)
+    r_near, r_far = (np.exp(sign * c * h - 0.5 * h * h) / (h * m0) for sign in (1.0, -1.0))
+    log_mass = -0.5 * c * c - HALF_LOG_2PI + np.log(h * m0)
+    near = (r_near, r_near * d_near, r_near * gap_near)
+    far = (r_far, r_far * d_far, r_far * (d_far**2 - var))
+    return log_mass, mean, 1.0 - var, k3, *near, *far
+
+
+def _straddling(a: Array, b: Array) -> tuple[Array, ...]:
+    """For a < s < b with a < 0 < b, b - a > 2 (all terms of 1 - Var are positive); returns as `_narrow` does."""
+    tails = ndtr(a) + ndtr(-b)
+    mass = 1.0 - tails
+    r_near, r_far = (np.exp(-0.5 * e * e - HALF_LOG_2PI) / mass for e in (a, b))
+    mean = r_near - r_far
+    shrinkage = mean**2 - a * r_near + b * r_far
+    k3 = (a * a - 1.0) * r_near - (b * b - 1.0) * r_far + 3.0 * mean * shrinkage - mean**3
+    d_near, d_far, var = mean - a, b - mean, 1.0 - shrinkage
+    near = (r_near, r_near * d_near, r_near * (d_near**2 - var))
+    far = (r_far, r_far * d_far, r_far * (d_far**2 - var))
+    return np.log1p(-tails), mean, shrinkage, k3, *near, *far
+
+
+def truncated_normal(lo: Array, hi: Array, width: Array) -> TruncatedNormal:
+    """Moments of a standard normal variable in [lo, hi], in either tail and for intervals of any width.
+
+    ``width = hi - lo`` is passed because the caller knows it without rounding; lo or hi may be infinite.
+
+    >>> one = truncated_normal(np.array([-31.0]), np.array([-30.0]), np.array([1.0]))
+    >>> one.log_mass.round(6), one.mean.round(6)
+    (array([-454.321244]), array([-30.03326]))
+    """
+    lo, hi, width = np.broadcast_arrays(np.asarray(lo, dtype=float), hi, width)
+    flip = lo + hi < 0  # work on the positive side: near edge a, far edge b, a + b >= 0
+    a, b = np.where(flip, -hi, lo), np.where(flip, -lo, hi)
+    c = 0.5 * np.abs(lo + hi)
+    ended = np.isinf(width)
+    one = ended | ((a >= 0) & (c * np.where(ended, 1.0, width) > _FAR_EDGE))
+    wide = ~one & (a < 0) & (width > 2.0)
+    rest = ~one & ~wide
+
+    # rows: log P, mean, 1 - Var, cumulant 3, near edge (3), far edge (3)
+    out = np.zeros((10, *lo.shape))
+    if one.any():
+        log_mass, mean, shrinkage, k3, d, gap, var = _one_sided(a[one])
+        w = np.where(ended[one], 0.0, width[one])
+        lam = np.where(ended[one], 0.0, c[one]) * w
+        r_far = np.where(ended[one], 0.0, mean * np.exp(-lam))  # N(b)/Q(a) = N(a)/Q(a) exp(-(b^2 - a^2)/2)
+        near = (mean, mean * d, mean * gap)
+        far = (r_far, r_far * (w - d), r_far * ((w - d) ** 2 - var))
+        out[:, one] = np.stack([log_mass, mean, shrinkage, k3, *near, *far])
+    if wide.any():
+        out[:, wide] = np.stack(_straddling(a[wide], b[wide]))
+    if rest.any():
+        out[:, rest] = np.stack(_narrow(c[rest], 0.5 * width[rest]))
+
+    sign = np.where(flip, -1.0, 1.0)
+    upper = np.where(flip, out[4:7], out[7:10])
+    return TruncatedNormal(out[0], sign * out[1], out[2], sign * out[3], upper)

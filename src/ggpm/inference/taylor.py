@@ -1,0 +1,69 @@
+"""Taylor inference: one expansion of the log-likelihood at a point chosen from y (paper, section 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm.curvature import Curvature
+from ggpm.inference.base import Approximation, Problem, expand
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Taylor:
+    """Closed-form inference: sites from a second-order expansion at eta~.
+
+    Parameters
+    ----------
+    expansion : None, array (n, D) or callable
+        The point eta~ in the latent space. None means the family's own (the paper's); a callable is given the
+        y of `fit` and returns (n, D).
+    c : 1 or 0
+        The paper's c for the softmax: 1 keeps the coupling of the latent dimensions, 0 drops it, so that every
+        dimension is a Gaussian regression of its own on the target `t`.
+
+    Examples
+    --------
+    >>> Taylor(c=0)
+    Taylor(expansion=None, c=0)
+    """
+
+    expansion: Array | Callable[[Array], Array] | None = None
+    c: int = 1
+
+    def __post_init__(self) -> None:
+        if self.c not in (0, 1):
+            raise ValueError(f"c must be 0 or 1; got {self.c!r}.")
+
+    def infer(self, problem: Problem, K: Sequence[Array], start: Array | None = None) -> Approximation:
+        """Posterior from the sites at the expansion point; ``start`` is not used."""
+        return expand(problem, K, self._point(problem), coupled=bool(self.c))
+
+    def gradient(self, approximation: Approximation) -> tuple[list[Array], Array]:
+        """Cotangents of the kernel matrices and gradient in the family's hyperparameters."""
+        return approximation.gradient(moves_with_mode=False)
+
+    def _point(self, problem: Problem) -> Array:
+        if self.expansion is None:
+            eta = problem.family.expansion(problem.y)
+        else:
+            given = self.expansion(problem.family.decode(problem.y)) if callable(self.expansion) else self.expansion
+            eta = np.asarray(given, dtype=float)
+            eta = eta[:, None] if eta.ndim == 1 else eta
+            if eta.shape != problem.shape:
+                raise ValueError(
+                    f"the expansion point must have shape (n, D) = {problem.shape}; got {eta.shape}."
+                )
+            if not np.all(np.isfinite(eta)):
+                raise ValueError("the expansion point must be finite for every row.")
+        return eta - problem.offset
+
+
+def target(U: Curvature, point: Array, u: Array) -> Array:
+    """The paper's target ``t = eta~ + W u``, with the minimum-norm W where U is singular."""
+    return point + np.einsum("ijk,ik->ij", np.linalg.pinv(U.dense(), hermitian=True), u)

@@ -1,0 +1,63 @@
+"""The evidence as a function of all log-hyperparameters: kernels first, then the family's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm import kernels as kernels_module
+from ggpm.families.base import Family
+from ggpm.inference import Approximation, Problem
+
+Array = NDArray[np.float64]
+
+
+class Evidence:
+    """log q(y) and its gradient at any theta, for fixed data, family, kernels and inference method."""
+
+    def __init__(self, family: Family, kernels: Sequence, X: Array, y: Array, offset: Array, inference: Any):
+        self.family, self.kernels, self.X, self.y, self.offset = family, list(kernels), X, y, offset
+        self.inference = inference
+        self.cache = kernels_module.Distances(X)
+
+    @property
+    def theta(self) -> Array:
+        """The current log-hyperparameters."""
+        own = self.family.log_hyper if self.family.learns_phi else np.empty(0)
+        return np.concatenate([*(k.theta for k in self.kernels), own])
+
+    @property
+    def bounds(self) -> Array:
+        """Bounds of `theta`, (p, 2)."""
+        own = self.family.log_hyper_bounds if self.family.learns_phi else np.empty((0, 2))
+        return np.concatenate([*(k.bounds.reshape(-1, 2) for k in self.kernels), own])
+
+    def at(self, theta: Array) -> Evidence:
+        """The same evidence with other hyperparameters (shares the cache of distances)."""
+        if theta.shape != self.theta.shape:
+            raise ValueError(f"theta must have {self.theta.size} entries; got shape {theta.shape}.")
+        other = object.__new__(Evidence)
+        other.__dict__.update(self.__dict__)
+        other.kernels, start = [], 0
+        for k in self.kernels:
+            other.kernels.append(k.clone_with_theta(theta[start : start + k.n_dims]))
+            start += k.n_dims
+        if self.family.learns_phi:
+            other.family = self.family.with_log_hyper(theta[start:])
+        return other
+
+    def evaluate(self, start: Array | None = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
+        """Evidence, its gradient in `theta` if asked for, and the approximation behind it."""
+        evaluations = [kernels_module.evaluate(k, self.X, cache=self.cache) for k in self.kernels]
+        problem = Problem(self.family, self.y, self.offset)
+        approximation = self.inference.infer(problem, [e.K for e in evaluations], start)
+        if not gradient:
+            return approximation.log_evidence, None, approximation
+        cotangents, grad_phi = self.inference.gradient(approximation)
+        parts = [e.pullback(G) for e, G in zip(evaluations, cotangents)]
+        if self.family.learns_phi:
+            parts.append(grad_phi)
+        return approximation.log_evidence, np.concatenate(parts), approximation

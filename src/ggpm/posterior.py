@@ -1,0 +1,51 @@
+"""The fitted posterior: from training rows, sites and kernels to the latent at new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm.solvers import Solution
+
+Array = NDArray[np.float64]
+
+# Doubles that one batch of test rows may take per array: 32 MiB.
+BATCH_DOUBLES = 2**22
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """q(eta) at the training rows, ready to be carried to new ones."""
+
+    kernels: Sequence
+    X: Array
+    z: Array
+    """K^-1 m, (n, D)."""
+    solution: Solution
+
+    def latent(self, X: Array) -> tuple[Array, Array]:
+        """Mean (m, D) and covariance (m, D, D) of the latent at the rows of X."""
+        m, D = len(X), self.z.shape[1]
+        mean, cov = np.empty((m, D)), np.empty((m, D, D))
+        for rows in batches(m, len(self.X) * D):
+            K_star = [np.asfortranarray(k(self.X, X[rows])) for k in self.kernels]
+            mean[rows] = (
+                K_star[0].T @ self.z if len(K_star) == 1 else np.stack([k.T @ self.z[:, j] for j, k in enumerate(K_star)], 1)
+            )
+            prior = np.stack([k.diag(X[rows]) for k in self.kernels], axis=1)
+            block = -self.solution.reduction(K_star)
+            block[:, range(D), range(D)] += prior
+            # a variance is never negative: what rounding leaves below zero is zero
+            block[:, range(D), range(D)] = np.maximum(block[:, range(D), range(D)], 0.0)
+            cov[rows] = block
+        return mean, cov
+
+
+def batches(m: int, per_row: int) -> Iterator[slice]:
+    """Slices of rows whose arrays of ``per_row`` doubles stay within the batch limit."""
+    size = max(1, BATCH_DOUBLES // max(per_row, 1))
+    for start in range(0, m, size):
+        yield slice(start, min(start + size, m))

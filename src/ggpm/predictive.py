@@ -1,0 +1,279 @@
+"""`Predictive`: the distribution of new observations, with the latent integrated out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import elementwise
+from scipy.special import logsumexp, ndtr, ndtri
+
+from ggpm._quadrature import square_root, standard_normal_nodes
+from ggpm.families.base import Family
+from ggpm.families.support import Circle
+from ggpm.posterior import batches
+
+Array = NDArray[np.float64]
+
+MODE_STEPS = 30  # most Newton steps when log_prob centres its nodes
+N_DRAWS = 4096  # draws behind intervals that have no closed form
+
+
+class Predictive:
+    """p(y* | x*) for m rows: the family averaged over the full D×D Gaussian of the latent.
+
+    The same numbers come back every time, whatever the random state; only `sample` is random.
+
+    Parameters
+    ----------
+    family : Family
+        The fitted family.
+    latent_mean, latent_cov : arrays (m, D) and (m, D, D)
+        Gaussian of the latent at each row.
+    trials : array (m,), optional
+        Number of trials for counts out of N; without it, means are proportions.
+
+    Examples
+    --------
+    >>> from ggpm.families import Poisson
+    >>> p = Predictive(Poisson(), np.zeros((1, 1)), np.ones((1, 1, 1)))
+    >>> p.mean().round(4)
+    array([1.6487])
+    """
+
+    def __init__(self, family: Family, latent_mean: Array, latent_cov: Array, trials: Array | None = None):
+        self.family = family
+        self.latent_mean = latent_mean
+        self.latent_cov = latent_cov
+        self.trials = trials
+        self._root = square_root(latent_cov)
+
+    def __len__(self) -> int:
+        return len(self.latent_mean)
+
+    def __repr__(self) -> str:
+        return f"Predictive({self.family!r}, {len(self)} rows)"
+
+    # ---- moments ---------------------------------------------------------------------------------------------
+    def mean(self) -> Array:
+        """Predictive mean in the space of y: circular mean, mean composition, class probabilities, ..."""
+        return self.family.point(self._moment())
+
+    def var(self) -> Array:
+        """Predictive variance: (m,) for scalar y, covariance (m, d, d) for vectors, circular variance for angles."""
+        moment = self._moment()
+        within = self._expect(lambda eta, rows: self.family.spread(eta, self._trials(rows)))
+
+        def centred(eta: Array, rows: slice) -> Array:
+            c = self.family.moment(eta, self._trials(rows)) - moment[rows]
+            return c**2 if within.ndim == 1 else c[..., :, None] * c[..., None, :]
+
+        between = self._expect(centred) if within.ndim in (1, 3) else np.zeros_like(within)
+        return self.family.variance(moment, within, between)
+
+    def _moment(self) -> Array:
+        return self._expect(lambda eta, rows: self.family.moment(eta, self._trials(rows)))
+
+    # ---- density -----------------------------------------------------------------------------------------------
+    def log_prob(self, y: Any) -> Array:
+        """Log predictive density (or probability) of each y, (m,), per unit of y."""
+        encoded = self.family.encode(y)
+        if len(encoded) != len(self):
+            raise ValueError(f"y has {len(encoded)} rows, the predictive distribution {len(self)}.")
+        closed = getattr(self.family, "predictive_log_prob", None)
+        if closed is not None:
+            return closed(self.latent_mean, self.latent_cov, encoded)
+        nodes, weights = self._nodes()
+        out = np.empty(len(self))
+        for rows in batches(len(self), nodes.size):
+            if self.family.finite:
+                values = self.family.log_prob(self._place(nodes, rows), encoded[rows])
+                out[rows] = logsumexp(values, axis=0, b=weights[:, None])
+            else:
+                out[rows] = self._centred_log_prob(nodes, weights, encoded[rows], rows)
+        return out
+
+    def _centred_log_prob(self, nodes: Array, weights: Array, y: Array, rows: slice) -> Array:
+        """Quadrature with nodes centred and scaled at the mode of p(y|eta) q(eta).
+
+        With eta = mean + R e the integrand is p(y|eta) N(e|0, I); at its mode e^ the curvature is
+        H = I + R^T U R, and the nodes are e^ + H^-1/2 x.
+        """
+        mean, R = self.latent_mean[rows], self._root[rows]
+        e = np.zeros_like(mean)
+
+        def at(e: Array) -> Array:
+            return mean + np.einsum("...ijk,...ik->...ij", R, e)
+
+        def joint(e: Array) -> Array:
+            with np.errstate(over="ignore", invalid="ignore"):
+                value = self.family.log_prob(at(e), y) - 0.5 * np.sum(e**2, axis=-1)
+            return np.where(np.isfinite(value), value, -np.inf)
+
+        value, H = joint(e), None
+        step = np.ones(len(e))
+        for _ in range(MODE_STEPS):
+            eta = at(e)
+            gradient = np.einsum("ikj,ik->ij", R, self.family.u(eta, y)) - e
+            H = np.einsum("iaj,iab,ibk->ijk", R, self.family.U(eta, y, expected=True).dense(), R, optimize=True)
+            H[:, range(H.shape[-1]), range(H.shape[-1])] += 1.0
+            move = np.linalg.solve(H, gradient[..., None])[..., 0]
+            if np.max(np.sum(move * gradient, axis=-1)) < 1e-8:
+                break
+            trial = e + step[:, None] * move
+            new = joint(trial)
+            better = new >= value
+            e, value = np.where(better[:, None], trial, e), np.where(better, new, value)
+            step = np.where(better, np.minimum(1.0, 2.0 * step), 0.25 * step)
+        assert H is not None
+        values, vectors = np.linalg.eigh(H)
+        placed = e + np.einsum("ijk,sk->sij", vectors / np.sqrt(values)[:, None, :], nodes)
+        with np.errstate(over="ignore", invalid="ignore"):
+            log_f = joint(placed) + 0.5 * np.sum(nodes**2, axis=-1)[:, None]
+        return logsumexp(log_f, axis=0, b=weights[:, None]) - 0.5 * np.sum(np.log(values), axis=-1)
+
+    # ---- distribution function ---------------------------------------------------------------------------------
+    def cdf(self, y: Any) -> Array:
+        """P(Y <= y), per output for vectors; for ordered outputs only."""
+        cdf = self._require_cdf()
+        encoded = self.family.encode(y)
+        normal = self._normal()
+        if normal is not None:
+            mean, sd = normal
+            return self.family.decode(ndtr((encoded - mean) / sd))
+        return self._expect(lambda eta, rows: cdf(eta, encoded[rows]))
+
+    def quantile(self, q: float) -> Array:
+        """The q-quantile of y, per output for vectors."""
+        if not 0 < q < 1:
+            raise ValueError(f"q must be between 0 and 1; got {q}.")
+        normal = self._normal()
+        if normal is not None:
+            mean, sd = normal
+            return self.family.decode(mean + sd * ndtri(q))
+        cdf = self._require_cdf()
+        support = self.family.support
+        nodes, weights = standard_normal_nodes(self.latent_mean.shape[1], coarse=True)
+        template = self.family.point(self._moment())
+        out = np.empty_like(template)
+        for rows in batches(len(self), nodes.size * max(1, template[0].size) * 4):
+            eta = self._place(nodes, rows)
+
+            def excess(y: Array, eta: Array = eta) -> Array:
+                return np.tensordot(weights, cdf(eta, y), axes=1) - q
+
+            out[rows] = (
+                _integer_root(excess, template[rows]) if support.integer else _root(excess, template[rows], support)
+            )
+        return out
+
+    def interval(self, level: float = 0.9) -> Array:
+        """Credible region of the given level.
+
+        ====================  ================================================================
+        ordered outputs       central interval, (m, 2); per part (m, d, 2) for vectors
+        angles                shortest arc (start, end), (m, 2); it may wrap around
+        classes               smallest set of classes, boolean (m, d)
+        ====================  ================================================================
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1; got {level}.")
+        if self.family.finite:
+            return _smallest_set(self._moment(), level)
+        if isinstance(self.family.support, Circle):
+            return self.family.decode(_shortest_arc(self.family.encode(self.sample(N_DRAWS, 0)), level))
+        tails = (1 - level) / 2, (1 + level) / 2
+        if hasattr(self.family, "cdf") and not self.family.countable:
+            return np.stack([self.quantile(t) for t in tails], axis=-1)
+        return np.moveaxis(np.quantile(self.sample(N_DRAWS, 0), tails, axis=0), 0, -1)
+
+    def _require_cdf(self) -> Callable[[Array, Array], Array]:
+        if not hasattr(self.family, "cdf"):
+            raise ValueError(f"{type(self.family).__name__} outputs have no order, hence no distribution function.")
+        return self.family.cdf
+
+    def _normal(self) -> tuple[Array, Array] | None:
+        """Mean and sd of y where it is exactly normal."""
+        closed = getattr(self.family, "predictive_normal", None)
+        return None if closed is None else closed(self.latent_mean, self.latent_cov)
+
+    # ---- draws ---------------------------------------------------------------------------------------------------
+    def sample(self, size: int | None = None, random_state: Any = None) -> Array:
+        """Independent draws of y, (size, m, ...), or (m, ...) without size."""
+        rng = np.random.default_rng(random_state)
+        lead = () if size is None else (int(size),)
+        noise = rng.standard_normal((*lead, *self.latent_mean.shape))
+        eta = self.latent_mean + np.einsum("ijk,...ik->...ij", self._root, noise)
+        return self.family.sample(eta, rng, self.trials)
+
+    # ---- nodes ---------------------------------------------------------------------------------------------------
+    def _nodes(self) -> tuple[Array, Array]:
+        return standard_normal_nodes(self.latent_mean.shape[1])
+
+    def _place(self, nodes: Array, rows: slice) -> Array:
+        """Nodes of the latent, (S, rows, D)."""
+        return self.latent_mean[rows] + np.einsum("ijk,sk->sij", self._root[rows], nodes)
+
+    def _trials(self, rows: slice) -> Array | None:
+        return None if self.trials is None else self.trials[rows]
+
+    def _expect(self, function: Callable[[Array, slice], Array]) -> Array:
+        """E[function(eta)] for every row, in batches."""
+        nodes, weights = self._nodes()
+        parts = [
+            np.tensordot(weights, function(self._place(nodes, rows), rows), axes=1)
+            for rows in batches(len(self), nodes.size * max(1, self.latent_mean.shape[1]))
+        ]
+        return np.concatenate(parts)
+
+
+def _root(excess: Callable[[Array], Array], near: Array, support) -> Array:
+    """Root of an increasing function on a continuous support, from a point within it."""
+    low, high = support.low, support.high
+    if np.isfinite(low) and np.isfinite(high):
+        a, b = np.full_like(near, low), np.full_like(near, high)
+    elif np.isfinite(low):
+        a, b = np.full_like(near, low), low + 2.0 * (near - low)
+        for _ in range(200):
+            short = excess(b) < 0
+            if not short.any():
+                break
+            b = np.where(short, low + 4.0 * (b - low), b)
+    else:
+        raise ValueError("quantiles over the whole real line need a closed form")
+    return elementwise.find_root(excess, (a, b)).x
+
+
+def _integer_root(excess: Callable[[Array], Array], near: Array) -> Array:
+    """Smallest integer k >= 0 at which an increasing step function is not negative."""
+    low, high = np.full_like(near, -1.0), np.ceil(near) + 1.0
+    while (short := excess(high) < 0).any():
+        high = np.where(short, 2.0 * high, high)
+    while np.any(high - low > 1):
+        middle = np.floor((low + high) / 2)
+        reached = excess(middle) >= 0
+        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+    return high
+
+
+def _smallest_set(probabilities: Array, level: float) -> NDArray[np.bool_]:
+    """The fewest classes whose probabilities reach the level."""
+    p = np.stack([1 - probabilities, probabilities], axis=1) if probabilities.ndim == 1 else probabilities
+    order = np.argsort(-p, axis=1)
+    before = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1) - np.take_along_axis(p, order, axis=1)
+    chosen = np.zeros(p.shape, dtype=bool)
+    np.put_along_axis(chosen, order, before < level, axis=1)
+    return chosen
+
+
+def _shortest_arc(draws: Array, level: float) -> Array:
+    """Shortest arcs (start, end) in radians that hold the given share of the draws (N, m)."""
+    n = len(draws)
+    k = int(np.ceil(level * n))
+    ordered = np.sort(np.mod(draws, 2 * np.pi), axis=0)
+    ends = np.concatenate([ordered, ordered + 2 * np.pi])[k - 1 : k - 1 + n]
+    start = np.argmin(ends - ordered, axis=0)
+    columns = np.arange(draws.shape[1])
+    return np.stack([ordered[start, columns], ends[start, columns]], axis=-1)

@@ -1,0 +1,71 @@
+"""All rows share one curvature matrix up to a weight, and all dimensions one kernel.
+
+In the eigenbasis of the matrix the latent dimensions part, and equal eigenvalues share one factorisation:
+the softmax expanded at a common point costs a single n×n factorisation for any number of classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm.curvature import Blocks, Kronecker
+from ggpm.solvers._factor import PositiveFactor, SignedFactor, factor
+
+Array = NDArray[np.float64]
+
+# Eigenvalues closer than this (relative to the largest) are one eigenvalue, below it they are zero.
+EIGENVALUE_RTOL = 1e-12
+
+
+class KroneckerSolution:
+    """`Solution` for ``U_i = weight_i * matrix`` and one shared kernel."""
+
+    def __init__(self, K: Sequence[Array], U: Kronecker):
+        (self.K,) = K
+        values, self.Q = np.linalg.eigh(U.matrix)
+        tolerance = EIGENVALUE_RTOL * np.abs(values).max(initial=0.0)
+        self.groups: list[tuple[slice, PositiveFactor | SignedFactor | None]] = []
+        start = 0
+        for stop in range(1, len(values) + 1):
+            if stop == len(values) or values[stop] - values[start] > tolerance:
+                value = values[start:stop].mean()
+                f = None if abs(value) <= tolerance else factor(self.K, value * U.weight)
+                self.groups.append((slice(start, stop), f))
+                start = stop
+        self.log_det = sum((s.stop - s.start) * f.log_det for s, f in self.groups if f is not None)
+
+    def solve(self, r: Array) -> Array:
+        rotated = r @ self.Q
+        b = self.K @ rotated
+        for s, f in self.groups:
+            if f is not None:
+                rotated[:, s] -= f.E_dot(b[:, s])
+        return rotated @ self.Q.T
+
+    def marginals(self) -> Blocks:
+        v = np.repeat(np.diag(self.K)[:, None], len(self.Q), axis=1)
+        for s, f in self.groups:
+            if f is not None:
+                v[:, s] = f.V_diag()[:, None]
+        return Blocks(self._unrotate(v))
+
+    def precision(self) -> list[Array]:
+        total = np.zeros_like(self.K)
+        for s, f in self.groups:
+            if f is not None:
+                total += (s.stop - s.start) * f.E()
+        return [total]
+
+    def reduction(self, K_star: Sequence[Array]) -> Array:
+        (k,) = K_star
+        quad = np.zeros((k.shape[1], len(self.Q)))
+        for s, f in self.groups:
+            if f is not None:
+                quad[:, s] = f.E_quad(k)[:, None]
+        return self._unrotate(quad)
+
+    def _unrotate(self, v: Array) -> Array:
+        return np.einsum("ja,ia,ka->ijk", self.Q, v, self.Q, optimize=True)
