@@ -63,7 +63,10 @@ CASES = {
         lambda r, D: Kronecker(r.uniform(0.5, 4, N), np.eye(D) / D - np.ones((D, D)) / D**2),
         (2, 6),
     ),
-    "kronecker, general": (lambda r, D: Kronecker(r.uniform(0.5, 4, N), np.cov(r.normal(size=(D, 20)))), (2, 3)),
+    "kronecker, general": (
+        lambda r, D: Kronecker(r.uniform(0.5, 4, N), np.cov(r.normal(size=(D, 20)))),
+        (2, 3),
+    ),
 }
 PARAMETERS = [
     pytest.param(make, D, shared, id=f"{name}, D={D}, {'shared' if shared else 'separate'}")
@@ -103,7 +106,7 @@ def test_structured_equals_dense(make, D, shared):
     U = make(rng, D)
     dense, solution = Dense(K, U), factorise(K, U)
     # relative to the size of the quantity itself
-    close = dict(rtol=1e-9, atol=1e-9)
+    close = {"rtol": 1e-9, "atol": 1e-9}
 
     sign, log_det = np.linalg.slogdet(dense.A)
     assert sign > 0

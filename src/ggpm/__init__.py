@@ -1,1 +1,26 @@
-"""Gaussian processes for outputs that are not plain real numbers."""
+"""Gaussian processes for outputs that are not plain real numbers.
+
+>>> import numpy as np
+>>> from ggpm import GGPRegressor
+>>> X = np.linspace(0, 3, 20)[:, None]
+>>> GGPRegressor("gamma").fit(X, np.exp(np.sin(X[:, 0]))).predict(X[:1]).shape
+(1,)
+"""
+
+from ggpm import families
+from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, log_predictive_density_scorer
+from ggpm.inference import Laplace, Taylor
+from ggpm.predictive import Predictive
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "GGPClassifier",
+    "GGPOrdinalClassifier",
+    "GGPRegressor",
+    "Laplace",
+    "Predictive",
+    "Taylor",
+    "families",
+    "log_predictive_density_scorer",
+]

@@ -100,7 +100,12 @@ def _one_run(objective, start, bounds, optimizer, max_iter, run, report, must_st
     # L-BFGS-B calls an exhausted line search abnormal; at a flat optimum it is the limit of rounding
     flat = np.linalg.norm(_projected(result.x, result.jac, bounds), np.inf) < 1e-2
     return Optimum(
-        best_theta, seen["best"], int(result.nit), bool(result.success or flat), int(seen["failures"]), str(result.message)
+        best_theta,
+        seen["best"],
+        int(result.nit),
+        bool(result.success or flat),
+        int(seen["failures"]),
+        str(result.message),
     )
 
 

@@ -217,8 +217,7 @@ class Stationary(Node):
         """Squared distances (n, m), shared if isotropic, and the factor that makes them r²."""
         if self.scale.ndim == 0:
             return self.points.squared, float(self.scale) ** -2
-        rows, columns = self.points.rows / self.scale, self.points.columns / self.scale
-        return cdist(rows, columns, metric="sqeuclidean"), 1.0
+        return cdist(*self.scaled_points, metric="sqeuclidean"), 1.0  # centred: x/l far from 0 loses digits
 
     def value(self, rows: slice, out: Array | None = None) -> Array:
         squared, factor = self.squared

@@ -1,10 +1,10 @@
 """Special functions without cancellation, over the whole range that a latent vector can reach.
 
 *Directions.* With ``I_nu`` the modified Bessel function of the first kind, the log-normaliser of the von
-Mises–Fisher family in d dimensions is ``log I_nu(k) - nu log k``, nu = d/2 - 1 (nu = 0 for angles). Its first three
-derivatives in k are the ratio ``A = I_{nu+1}/I_nu``, ``A'`` and ``A''``. For large k they are differences of almost
-equal numbers: there the asymptotic series of A is differentiated term by term. Below, one backward recurrence runs
-over the orders for the differences themselves.
+Mises–Fisher family in d dimensions is ``log I_nu(k) - nu log k``, nu = d/2 - 1 (nu = 0 for angles). Its first
+three derivatives in k are the ratio ``A = I_{nu+1}/I_nu``, ``A'`` and ``A''``. For large k they are
+differences of almost equal numbers: there the asymptotic series of A is differentiated term by term. Below, a
+backward recurrence over the orders runs for the differences themselves.
 
 *Proportions.* Sums without one part, log-softmax, Kullback–Leibler terms and Stirling's remainder, from which
 densities of counts and compositions are put together at any scale.
@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 _TERMS = 18  # of the asymptotic series: at the smallest k where it is used, the next term is below 1e-17
 
 
-# ---- Bessel functions ------------------------------------------------------------------------------------------
+# ---- Bessel functions ------------------------------------------------------------------------------------
 class BesselRatio(NamedTuple):
     """``A = I_{nu+1}(k)/I_nu(k)`` and what follows from it; in the paper's notation c2 = -rho."""
 
@@ -101,8 +101,8 @@ def _ratio_far(nu: float, k: Array) -> BesselRatio:
 def _ratio_near(nu: float, k: Array, k_max: float) -> BesselRatio:
     """Backward recurrence over the order m for p_m = I_{m+1}/(k I_m), its first and its second difference.
 
-    D_m = p_m - p_{m+1} and E_m = D_m - D_{m+1} have recurrences of their own, in which only numbers of different
-    size are subtracted; errors in the starting values shrink like those of p.
+    D_m = p_m - p_{m+1} and E_m = D_m - D_{m+1} have recurrences of their own, in which only numbers of
+    different size are subtracted; errors in the starting values shrink like those of p.
     """
     t = k * k
     start, shrink = nu, 0.0
@@ -127,7 +127,7 @@ def _ratio_near(nu: float, k: Array, k_max: float) -> BesselRatio:
 
 
 def log_bessel(nu: float, k: Array) -> Array:
-    """``log[Gamma(nu + 1) (2/k)^nu I_nu(k)] - k``: zero at k = 0, and about ``-(nu + 1/2) log k`` for large k.
+    """``log[Gamma(nu + 1) (2/k)^nu I_nu(k)] - k``: zero at k = 0, about ``-(nu + 1/2) log k`` for large k.
 
     >>> float(log_bessel(0.0, np.array(0.0)))
     0.0
@@ -166,12 +166,12 @@ def _log_ive(nu: float, k: Array) -> Array:
     s = nu / root
     series = 1.0 + (3 * s - 5 * s**3) / (24 * nu) + (81 * s**2 - 462 * s**4 + 385 * s**6) / (1152 * nu**2)
     series += (30375 * s**3 - 369603 * s**5 + 765765 * s**7 - 425425 * s**9) / (414720 * nu**3)
-    # root - k without cancellation; nu (asinh) is the rest of Debye's exponent
-    debye = nu * nu / (root + k) - nu * np.arcsinh(nu / k) - 0.5 * np.log(2.0 * math.pi * root) + np.log(series)
+    exponent = nu * nu / (root + k) - nu * np.arcsinh(nu / k)  # nu^2/(root + k) = root - k
+    debye = exponent - 0.5 * np.log(2.0 * math.pi * root) + np.log(series)
     return np.where(value > 1e-280, np.log(np.maximum(value, 1e-300)), debye)
 
 
-# ---- gamma functions -------------------------------------------------------------------------------------------
+# ---- gamma functions -------------------------------------------------------------------------------------
 # B_2k / (2k (2k-1)): Stirling's series for log Gamma; times (2k-1) and (2k-1) 2k those of its derivatives
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400)
 _NODES, _WEIGHTS = (0.5 * v for v in np.polynomial.legendre.leggauss(10))
@@ -218,7 +218,7 @@ def digamma_increment(x: Array, delta: Array) -> Array:
 
 
 def information_gap(alpha: Array) -> Array:
-    """``1 - sum_j psi1(S)/psi1(alpha_j)``, S = sum_j alpha_j, over the last axis: positive, relative accuracy.
+    """``1 - sum_j psi1(S)/psi1(alpha_j)``, S = sum_j alpha_j, over the last axis: positive, all digits kept.
 
     It decides whether the expected curvature of a Dirichlet is positive definite, and it is of order 1/S for
     large alpha and of the order of the smaller parts when one part dominates.
@@ -232,8 +232,8 @@ def information_gap(alpha: Array) -> Array:
     others[rows, top] = 0.0
     rest = others.sum(axis=-1)
     S = largest + rest
-    # With g = 1/psi1 the gap is psi1(S) [g(S) - g(largest) - sum g(others)]. For S >= 1 the linear part of g cancels
-    # exactly and is taken out; everything is scaled by S^2 below, where g(x) is about x^2.
+    # With g = 1/psi1 the gap is psi1(S) [g(S) - g(largest) - sum g(others)]. For S >= 1 the linear part of g
+    # cancels exactly and is taken out; everything is scaled by S^2 below, where g(x) is about x^2.
     linear = S >= 1.0
     scale = np.where(linear, 1.0, S)
 
@@ -248,7 +248,7 @@ def information_gap(alpha: Array) -> Array:
         return np.where(linear, value * x - 1.0, value * x / scale) / scale
 
     step = g(S, linear, scale) - g(largest, linear, scale)
-    close = rest < 0.5 * largest
+    close = rest < np.where(linear, np.minimum(0.5 * largest, 1.0), 0.5 * largest)
     lo, width = largest[close, None], rest[close, None]
     nodes = g_slope(lo + width * _NODES, linear[close, None], scale[close, None])
     step[close] = rest[close] * (nodes @ _WEIGHTS)
@@ -257,7 +257,7 @@ def information_gap(alpha: Array) -> Array:
     return (head * inner).reshape(shape)
 
 
-# ---- proportions -----------------------------------------------------------------------------------------------
+# ---- proportions -----------------------------------------------------------------------------------------
 def sum_of_others(x: Array) -> Array:
     """``sum_{k != j} x_k`` for every j of the last axis, x >= 0: no digits lost for the largest part.
 
@@ -276,8 +276,8 @@ def sum_of_others(x: Array) -> Array:
 def log_softmax(eta: Array) -> Array:
     """``eta - log sum exp eta`` over the last axis, accurate also for a probability next to one.
 
-    >>> float(log_softmax(np.array([50.0, 0.0]))[0]) == -np.exp(-50.0)
-    True
+    >>> log_softmax(np.array([50.0, 0.0])) + np.array([np.exp(-50.0), 50.0])
+    array([0., 0.])
     """
     top = np.expand_dims(eta.argmax(axis=-1), -1)
     z = eta - np.take_along_axis(eta, top, axis=-1)

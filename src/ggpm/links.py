@@ -137,5 +137,5 @@ def mean_link(name: str) -> Link:
     """
     links = {"log": "identity", "softplus": "log_softplus"}
     if name not in links:
-        raise ValueError(f"link must be one of {sorted(links)}; got {name!r}. 'log' means mean = exp(latent).")
+        raise ValueError(f"link must be one of {sorted(links)}; got {name!r}. 'log' is mean = exp(latent).")
     return LINKS[links[name]]

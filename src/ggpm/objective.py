@@ -27,13 +27,13 @@ class Evidence:
     def theta(self) -> Array:
         """The current log-hyperparameters."""
         own = self.family.log_hyper if self.family.learns_phi else np.empty(0)
-        return np.concatenate([*(k.theta for k in self.kernels), own])
+        return np.concatenate([kernels_module.log_hyper(self.kernels), own])
 
     @property
     def bounds(self) -> Array:
         """Bounds of `theta`, (p, 2)."""
         own = self.family.log_hyper_bounds if self.family.learns_phi else np.empty((0, 2))
-        return np.concatenate([*(k.bounds.reshape(-1, 2) for k in self.kernels), own])
+        return np.concatenate([kernels_module.log_bounds(self.kernels), own])
 
     def at(self, theta: Array) -> Evidence:
         """The same evidence with other hyperparameters (shares the cache of distances)."""
@@ -41,12 +41,10 @@ class Evidence:
             raise ValueError(f"theta must have {self.theta.size} entries; got shape {theta.shape}.")
         other = object.__new__(Evidence)
         other.__dict__.update(self.__dict__)
-        other.kernels, start = [], 0
-        for k in self.kernels:
-            other.kernels.append(k.clone_with_theta(theta[start : start + k.n_dims]))
-            start += k.n_dims
+        split = theta.size - (self.family.log_hyper.size if self.family.learns_phi else 0)
+        other.kernels = kernels_module.with_log_hyper(self.kernels, theta[:split])
         if self.family.learns_phi:
-            other.family = self.family.with_log_hyper(theta[start:])
+            other.family = self.family.with_log_hyper(theta[split:])
         return other
 
     def evaluate(self, start: Array | None = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:

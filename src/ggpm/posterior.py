@@ -33,7 +33,9 @@ class Posterior:
         for rows in batches(m, len(self.X) * D):
             K_star = [np.asfortranarray(k(self.X, X[rows])) for k in self.kernels]
             mean[rows] = (
-                K_star[0].T @ self.z if len(K_star) == 1 else np.stack([k.T @ self.z[:, j] for j, k in enumerate(K_star)], 1)
+                K_star[0].T @ self.z
+                if len(K_star) == 1
+                else np.stack([k.T @ self.z[:, j] for j, k in enumerate(K_star)], 1)
             )
             prior = np.stack([k.diag(X[rows]) for k in self.kernels], axis=1)
             block = -self.solution.reduction(K_star)

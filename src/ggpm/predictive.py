@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import elementwise
-from scipy.special import logsumexp, ndtr, ndtri
+from scipy.special import expit, logit, logsumexp, ndtr, ndtri
 
-from ggpm._quadrature import square_root, standard_normal_nodes
+from ggpm._quadrature import centred_nodes, square_root, standard_normal_nodes
 from ggpm.families.base import Family
-from ggpm.families.support import Circle
+from ggpm.families.support import Circle, Support
 from ggpm.posterior import batches
 
 Array = NDArray[np.float64]
 
 MODE_STEPS = 30  # most Newton steps when log_prob centres its nodes
+STRETCHED_NODES = 401
 N_DRAWS = 4096  # draws behind intervals that have no closed form
 
 
@@ -85,21 +85,23 @@ class Predictive:
         closed = getattr(self.family, "predictive_log_prob", None)
         if closed is not None:
             return closed(self.latent_mean, self.latent_cov, encoded)
-        nodes, weights = self._nodes()
         out = np.empty(len(self))
-        for rows in batches(len(self), nodes.size):
-            if self.family.finite:
+        if self.family.finite:
+            nodes, weights = self._nodes()
+            for rows in batches(len(self), nodes.size):
                 values = self.family.log_prob(self._place(nodes, rows), encoded[rows])
                 out[rows] = logsumexp(values, axis=0, b=weights[:, None])
-            else:
-                out[rows] = self._centred_log_prob(nodes, weights, encoded[rows], rows)
+        else:
+            nodes, log_weights = centred_nodes(self.latent_mean.shape[1])
+            for rows in batches(len(self), nodes.size):
+                out[rows] = self._centred_log_prob(nodes, log_weights, encoded[rows], rows)
         return out
 
-    def _centred_log_prob(self, nodes: Array, weights: Array, y: Array, rows: slice) -> Array:
+    def _centred_log_prob(self, nodes: Array, log_weights: Array, y: Array, rows: slice) -> Array:
         """Quadrature with nodes centred and scaled at the mode of p(y|eta) q(eta).
 
         With eta = mean + R e the integrand is p(y|eta) N(e|0, I); at its mode e^ the curvature is
-        H = I + R^T U R, and the nodes are e^ + H^-1/2 x.
+        H = I + R^T U R, and the nodes are e^ + H^-1/2 x, in one dimension stretched to reach the prior's tails.
         """
         mean, R = self.latent_mean[rows], self._root[rows]
         e = np.zeros_like(mean)
@@ -108,7 +110,7 @@ class Predictive:
             return mean + np.einsum("...ijk,...ik->...ij", R, e)
 
         def joint(e: Array) -> Array:
-            with np.errstate(over="ignore", invalid="ignore"):
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 value = self.family.log_prob(at(e), y) - 0.5 * np.sum(e**2, axis=-1)
             return np.where(np.isfinite(value), value, -np.inf)
 
@@ -117,7 +119,11 @@ class Predictive:
         for _ in range(MODE_STEPS):
             eta = at(e)
             gradient = np.einsum("ikj,ik->ij", R, self.family.u(eta, y)) - e
-            H = np.einsum("iaj,iab,ibk->ijk", R, self.family.U(eta, y, expected=True).dense(), R, optimize=True)
+            U = self.family.U(eta, y)
+            definite = U.semidefinite()
+            if not definite.all():
+                U = U.select(definite, self.family.U(eta, y, expected=True))
+            H = np.einsum("iaj,iab,ibk->ijk", R, U.dense(), R, optimize=True)
             H[:, range(H.shape[-1]), range(H.shape[-1])] += 1.0
             move = np.linalg.solve(H, gradient[..., None])[..., 0]
             if np.max(np.sum(move * gradient, axis=-1)) < 1e-8:
@@ -128,11 +134,12 @@ class Predictive:
             e, value = np.where(better[:, None], trial, e), np.where(better, new, value)
             step = np.where(better, np.minimum(1.0, 2.0 * step), 0.25 * step)
         assert H is not None
+        if e.shape[1] == 1:
+            width = 1.0 / np.sqrt(H[:, 0, 0])
+            return _stretched_log_integral(lambda x: joint(x[..., None]), e[:, 0], width)
         values, vectors = np.linalg.eigh(H)
         placed = e + np.einsum("ijk,sk->sij", vectors / np.sqrt(values)[:, None, :], nodes)
-        with np.errstate(over="ignore", invalid="ignore"):
-            log_f = joint(placed) + 0.5 * np.sum(nodes**2, axis=-1)[:, None]
-        return logsumexp(log_f, axis=0, b=weights[:, None]) - 0.5 * np.sum(np.log(values), axis=-1)
+        return logsumexp(joint(placed) + log_weights[:, None], axis=0) - 0.5 * np.sum(np.log(values), axis=-1)
 
     # ---- distribution function ---------------------------------------------------------------------------------
     def cdf(self, y: Any) -> Array:
@@ -169,7 +176,7 @@ class Predictive:
             )
         return out
 
-    def interval(self, level: float = 0.9) -> Array:
+    def interval(self, level: float = 0.9) -> NDArray:
         """Credible region of the given level.
 
         ====================  ================================================================
@@ -183,7 +190,8 @@ class Predictive:
         if self.family.finite:
             return _smallest_set(self._moment(), level)
         if isinstance(self.family.support, Circle):
-            return self.family.decode(_shortest_arc(self.family.encode(self.sample(N_DRAWS, 0)), level))
+            draws = self.sample(N_DRAWS, 0)
+            return self.family.decode(_shortest_arc(self.family.encode(draws.ravel()).reshape(draws.shape), level))
         tails = (1 - level) / 2, (1 + level) / 2
         if hasattr(self.family, "cdf") and not self.family.countable:
             return np.stack([self.quantile(t) for t in tails], axis=-1)
@@ -229,21 +237,48 @@ class Predictive:
         return np.concatenate(parts)
 
 
-def _root(excess: Callable[[Array], Array], near: Array, support) -> Array:
-    """Root of an increasing function on a continuous support, from a point within it."""
-    low, high = support.low, support.high
-    if np.isfinite(low) and np.isfinite(high):
-        a, b = np.full_like(near, low), np.full_like(near, high)
-    elif np.isfinite(low):
-        a, b = np.full_like(near, low), low + 2.0 * (near - low)
-        for _ in range(200):
-            short = excess(b) < 0
-            if not short.any():
-                break
-            b = np.where(short, low + 4.0 * (b - low), b)
+def _stretched_log_integral(log_f: Callable[[Array], Array], centre: Array, width: Array) -> Array:
+    """log of the integral of exp(log_f(x) - log sqrt(2 pi)) over the real line, for every row.
+
+    The trapezoidal rule in t, x = centre + width sinh(t): dense where the integrand has its peak, and still out
+    to 20 standard deviations of the prior, where likelihoods that level off keep their mass.
+    """
+    reach = np.arcsinh((20.0 + np.abs(centre)) / width)
+    tau = np.linspace(-1.0, 1.0, STRETCHED_NODES)[:, None]
+    t = reach * tau
+    values = log_f(centre + width * np.sinh(t)) + np.log(width * np.cosh(t))
+    return logsumexp(values, axis=0) + np.log(reach * (tau[1] - tau[0])) - 0.5 * np.log(2 * np.pi)
+
+
+def _root(excess: Callable[[Array], Array], near: Array, support: Support) -> Array:
+    """Root of an increasing function on a continuous support, near a point within it (Illinois method)."""
+    if np.isfinite(support.high):  # the coordinate in which the support is the real line
+        start, back = logit(near), expit
+    elif np.isfinite(support.low):
+        start, back = np.log(near), np.exp
     else:
-        raise ValueError("quantiles over the whole real line need a closed form")
-    return elementwise.find_root(excess, (a, b)).x
+        start, back = near, lambda t: t
+    low, high = start - 1.0, start + 1.0
+    f_low, f_high = excess(back(low)), excess(back(high))
+    while (short := (f_low > 0) & (low > -700)).any():
+        low = np.where(short, low - 2.0 * (high - low), low)
+        f_low = excess(back(low))
+    while (short := (f_high < 0) & (high < 700)).any():
+        high = np.where(short, high + 2.0 * (high - low), high)
+        f_high = excess(back(high))
+    for _ in range(60):
+        middle = np.where(
+            f_high > f_low, high - f_high * (high - low) / np.where(f_high > f_low, f_high - f_low, 1), low
+        )
+        middle = np.clip(middle, low, high)
+        f = excess(back(middle))
+        if np.all((np.abs(f) < 1e-12) | (high - low < 1e-12 * (1 + np.abs(high)))):
+            break
+        above = f > 0
+        # halving the value at the end that stays keeps the bracket shrinking from both sides
+        f_low, f_high = np.where(above, 0.5 * f_low, f), np.where(above, f, 0.5 * f_high)
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return back(middle)
 
 
 def _integer_root(excess: Callable[[Array], Array], near: Array) -> Array:

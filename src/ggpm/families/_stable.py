@@ -33,7 +33,7 @@ _DIGAMMA_SERIES = (
 _STIRLING_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 
 
-# ---- pieces of Stirling's formula ------------------------------------------------------------------------------
+# ---- pieces of Stirling's formula --------------------------------------------------------------------------
 def stirling_error(z: Array) -> Array:
     """``log Gamma(z) - (z - 1/2) log z + z - log(2 pi)/2`` for z > 0: what Stirling's formula leaves.
 
@@ -72,8 +72,8 @@ def log_minus_digamma(z: Array) -> Array:
 def digamma_drop(z: Array, step: Array) -> Array:
     """``[log z - psi(z)] - [log(z + step) - psi(z + step)]`` for z > 0, step >= 0, also for step << z.
 
-    >>> float(digamma_drop(np.array(1e15), np.array(1.0)).round(40))
-    5e-31
+    >>> round(float(digamma_drop(np.array(1e15), np.array(1.0))) * 1e30, 12)
+    0.5
     """
     big, small = np.maximum(z, _LARGE), np.minimum(z, _LARGE)
     log_ratio = np.log1p(step / big)
@@ -81,11 +81,11 @@ def digamma_drop(z: Array, step: Array) -> Array:
     return np.where(z >= _LARGE, series, log_minus_digamma(small) - log_minus_digamma(small + step))
 
 
-# ---- divergences that vanish quadratically ---------------------------------------------------------------------
+# ---- divergences that vanish quadratically -----------------------------------------------------------------
 def _near(a: Array, b: Array, diff: Array) -> tuple[NDArray[np.bool_], Array, Array]:
     """Where a and b are close; there ``v = (a - b)/(a + b)`` and ``log(a/b) - 2v`` (v = 0 elsewhere)."""
     near = np.abs(diff) < 0.1 * (a + b)
-    v = np.where(near, diff, 0.0) / (a + b)
+    v = np.where(near, diff, 0.0) / np.where(near, a + b, 1.0)
     v2 = v * v
     tail = sum(v2**j / (2 * j + 1) for j in range(8, 0, -1))  # 0.1^18 is below rounding
     return near, v, 2.0 * v * tail
@@ -119,25 +119,27 @@ def bernoulli_kl(p: Array, pc: Array, q: Array, qc: Array, log_q: Array, log_qc:
     2e-18
     """
     diff = np.where(p + q < pc + qc, p - q, qc - pc)  # from the side that carries the digits
-    near = (np.abs(diff) < 0.1 * (p + q)) & (np.abs(diff) < 0.1 * (pc + qc))
-    q1, qc1 = np.where(near, q, 0.5), np.where(near, qc, 0.5)  # 0.5: any value that cannot divide by zero
-    close = excess_log(np.where(near, p, 0.5), q1, np.where(near, diff, 0.0))
-    close = close + excess_log(np.where(near, pc, 0.5), qc1, np.where(near, -diff, 0.0))
-    with np.errstate(invalid="ignore"):
-        first = np.where(p > 0, xlogy(p, p) - p * log_q, 0.0)
-        second = np.where(pc > 0, xlogy(pc, pc) - pc * log_qc, 0.0)
-    return np.where(near, close, first + second)
+    # the sum of two excess_log: its linear terms cancel, and neither part is negative
+    return _excess_log(p, q, log_q, diff) + _excess_log(pc, qc, log_qc, -diff)
 
 
-# ---- truncated normal ------------------------------------------------------------------------------------------
+def _excess_log(a: Array, b: Array, log_b: Array, diff: Array) -> Array:
+    """`excess_log` for a probability b that may be 0 to rounding, with its logarithm given."""
+    near, v, tail = _near(a, b, diff)
+    with np.errstate(invalid="ignore"):  # 0 * -inf, where a = 0 has no cost
+        far = np.where(a > 0, xlogy(a, a) - a * log_b, 0.0) - diff
+    return np.where(near, diff * v + a * tail, far)
+
+
+# ---- truncated normal --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class TruncatedNormal:
     """A standard normal variable s restricted to [lo, hi].
 
     log_mass : log P(lo < s < hi)
     mean, shrinkage, cumulant3 : E[s], 1 - Var[s] >= 0, third cumulant
-    upper : N(hi)/P times (1, hi - E[s], (hi - E[s])^2 - Var[s]), the derivatives of log P, of the mean and of the
-        variance in the upper edge, stacked on the first axis
+    upper : N(hi)/P times (1, hi - E[s], (hi - E[s])^2 - Var[s]), stacked on the first axis: the derivatives
+        of log P, of the mean and of the variance in the upper edge
     """
 
     log_mass: Array
@@ -149,10 +151,11 @@ class TruncatedNormal:
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
 _NODES, _WEIGHTS = _NODES[16:], _WEIGHTS[16:]  # symmetric: the positive half
-# The far edge of an interval [a, b] has no effect in double precision once exp(-(b^2 - a^2)/2) is below exp(-50);
-# up to there 32 Gauss-Legendre nodes integrate the density to rounding.
+# The far edge of an interval [a, b] has no effect in double precision once (b^2 - a^2)/2 is above this; up to
+# there 32 Gauss-Legendre nodes integrate the density to rounding.
 _FAR_EDGE = 50.0
-# Beyond this many sd the differences in the cumulants of a one-sided tail are taken from the continued fraction.
+# Beyond this many sd the cumulants of a one-sided tail are taken from the continued fraction of N(x)/Q(x); 60
+# terms are more than it needs there.
 _TAIL = 4.0
 _TAIL_TERMS = 60
 
@@ -161,7 +164,7 @@ def _one_sided(x: Array) -> tuple[Array, ...]:
     """For s > x: log P, mean, 1 - Var, third cumulant, mean - x, (mean - x)^2 - Var, Var."""
     far = x >= _TAIL
     z = np.where(far, x, _TAIL)
-    # N(x)/Q(x) = x + 1/(x + 2/(x + 3/(x + ...))); delta, eps, zeta are its tails from 1, 2 and 3 (numerators 1)
+    # N(x)/Q(x) = x + 1/(x + 2/(x + 3/(x + ...))); delta, eps, zeta are its tails, numerators 1
     t = np.zeros_like(z)
     for k in range(_TAIL_TERMS, 3, -1):
         t = k / (z + t)
@@ -186,7 +189,10 @@ def _one_sided(x: Array) -> tuple[Array, ...]:
 
 
 def _narrow(c: Array, h: Array) -> tuple[Array, ...]:
-    """For c - h < s < c + h by quadrature, c >= 0: log P, mean, 1 - Var, third cumulant, upper and lower edges."""
+    """For |s - c| < h by quadrature, c >= 0: log P, mean, 1 - Var, third cumulant, near edge (3), far (3).
+
+    An edge is described as `TruncatedNormal.upper` is, with the distance to the mean for hi - E[s].
+    """
     sym = [np.zeros_like(c) for _ in range(4)]  # moments about the middle: exact where the density is flat
     edge = [np.zeros_like(c) for _ in range(4)]  # moments about c - h: exact where it falls steeply
     for node, weight in zip(_NODES, _WEIGHTS, strict=True):
@@ -214,7 +220,7 @@ def _narrow(c: Array, h: Array) -> tuple[Array, ...]:
 
 
 def _straddling(a: Array, b: Array) -> tuple[Array, ...]:
-    """For a < s < b with a < 0 < b, b - a > 2 (all terms of 1 - Var are positive); returns as `_narrow` does."""
+    """What `_narrow` gives, for a < s < b with a < 0 < b and b - a > 2: all terms of 1 - Var are positive."""
     tails = ndtr(a) + ndtr(-b)
     mass = 1.0 - tails
     r_near, r_far = (np.exp(-0.5 * e * e - HALF_LOG_2PI) / mass for e in (a, b))

@@ -25,7 +25,7 @@ def _numeric(y: Any, what: str) -> Array:
     return out
 
 
-def _first(bad: NDArray[np.bool_], y: Array) -> str:
+def _first(bad: Any, y: Array) -> str:
     """`row 3 is [..]`, for the first row that has a fault."""
     row = int(np.argwhere(bad)[0][0])
     return f"row {row} is {np.array2string(y[row], precision=6)}"
@@ -83,6 +83,7 @@ class Positive(Support):
     """Positive real numbers."""
 
     low = 0.0
+
     def validate(self, y: Any) -> Array:
         out = _vector(y, "positive numbers")
         if np.any(out <= 0):
@@ -99,6 +100,7 @@ class UnitInterval(Support):
 
     low = 0.0
     high = 1.0
+
     def validate(self, y: Any) -> Array:
         out = _vector(y, "numbers strictly between 0 and 1")
         bad = (out <= 0) | (out >= 1)
@@ -127,6 +129,7 @@ class Counts(Support):
 
     low = 0.0
     integer = True
+
     def validate(self, y: Any) -> Array:
         what = "counts (non-negative integers)"
         return _check_counts(_vector(y, what), what)
@@ -201,7 +204,7 @@ class Simplex(Support):
         what = "compositions (rows of positive parts that sum to 1)"
         out = _matrix(y, what, self.columns)
         if np.any(out < 0):
-            raise ValueError(f"y must be {what}; got negative parts ({_first((out < 0).any(axis=1), out)}).")
+            raise ValueError(f"y must be {what}; got negative parts ({_first(np.any(out < 0, axis=1), out)}).")
         total = out.sum(axis=1)
         off = np.abs(total - 1) > self.atol
         if off.any():
@@ -209,5 +212,26 @@ class Simplex(Support):
             raise ValueError(
                 f"y must be {what}; row {row} sums to {total[row]:.6g} ({int(off.sum())} row(s) are off). "
                 "For percentages or raw amounts use Dirichlet(closure=True), which divides every row by its sum."
+            )
+        return out
+
+
+@dataclass(frozen=True)
+class Sphere(Support):
+    """Directions: rows of unit length."""
+
+    columns: int | None = None
+    atol: float = 1e-6
+
+    def validate(self, y: Any) -> Array:
+        what = "directions (rows of unit length)"
+        out = _matrix(y, what, self.columns)
+        length = np.linalg.norm(out, axis=1)
+        off = np.abs(length - 1) > self.atol
+        if off.any():
+            row = int(np.argwhere(off)[0][0])
+            raise ValueError(
+                f"y must be {what}; row {row} has length {length[row]:.6g} ({int(off.sum())} row(s) are off). "
+                "Divide every row by its length: y / np.linalg.norm(y, axis=1, keepdims=True)."
             )
         return out

@@ -44,7 +44,7 @@ class Problem:
 
     def log_prob(self, f: Array) -> float:
         """Log-likelihood of all rows at latent values f; -inf where it is not a number."""
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             total = float(np.sum(self.family.log_prob(f + self.offset, self.y)))
         return total if np.isfinite(total) else -np.inf
 

@@ -56,9 +56,7 @@ class Taylor:
             eta = np.asarray(given, dtype=float)
             eta = eta[:, None] if eta.ndim == 1 else eta
             if eta.shape != problem.shape:
-                raise ValueError(
-                    f"the expansion point must have shape (n, D) = {problem.shape}; got {eta.shape}."
-                )
+                raise ValueError(f"the expansion point must have shape (n, D) = {problem.shape}; got {eta.shape}.")
             if not np.all(np.isfinite(eta)):
                 raise ValueError("the expansion point must be finite for every row.")
         return eta - problem.offset

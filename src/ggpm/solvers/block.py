@@ -31,7 +31,7 @@ class BlockSolution:
         values, vectors = np.linalg.eigh(U.values)
         S = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
         # B = I + S^T K S
-        B = np.zeros((n, D, n, D))
+        B: Array = np.zeros((n, D, n, D))
         for j in range(D):
             B += S[:, j, :, None, None] * self._K(j)[:, None, :, None] * S[None, None, :, j, :]
         B = B.reshape(n * D, n * D)
@@ -44,7 +44,7 @@ class BlockSolution:
         self.E = E.reshape(n * D, n * D)
         rows, columns = np.nonzero(values < 0)
         if rows.size:
-            R = np.zeros((n, D, rows.size))
+            R: Array = np.zeros((n, D, rows.size))
             R[rows, :, np.arange(rows.size)] = vectors[rows, :, columns] * np.sqrt(-values[rows, columns])[:, None]
             R = R.reshape(n * D, -1)
             T = R - self.E @ self._K_dot(R)  # K^-1 V_+ R

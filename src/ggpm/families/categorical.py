@@ -1,0 +1,84 @@
+"""Categorical: one of d unordered classes."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import numpy as np
+
+from ggpm._special import log_softmax
+from ggpm.families.base import Array
+from ggpm.families.multinomial import Multinomial
+from ggpm.families.support import Codes, Support
+
+
+class Categorical(Multinomial):
+    """One of d classes: the multinomial with one trial.
+
+    ========  ============================================================================
+    support   codes 0, 1, ..., d-1; encoded as indicator vectors (n, d)
+    T, b, h   indicator vector, log sum_j exp(theta_j), 1
+    a         1
+    link      theta = eta (canonical); pi = softmax(eta), D = d
+    U         diag(pi) - pi pi^T; singular
+    ========  ============================================================================
+
+    The prediction is the vector of class probabilities; samples are codes.
+
+    Parameters
+    ----------
+    n_classes : int, optional
+        Number of classes d; by default one more than the largest code in the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> family = Categorical(n_classes=3)
+    >>> family.u(np.zeros((1, 3)), family.encode([2])).round(3)
+    array([[-0.333, -0.333,  0.667]])
+    """
+
+    countable = False
+    finite = True
+
+    def __init__(self, n_classes: int | None = None):
+        self.n_classes = n_classes
+
+    @property
+    def support(self) -> Support:
+        return Codes(n_codes=self.latent_dim or self.n_classes)
+
+    def resolve(self, y: Any) -> Self:
+        codes = self.support.validate(y)
+        d = self.n_classes or (int(codes.max()) + 1 if codes.size else 0)
+        if d < 2 or np.unique(codes).size < 2:
+            found = np.unique(codes).astype(int).tolist()
+            raise ValueError(
+                f"y must contain at least two classes; got {found}. Nothing can be learned from one class: "
+                "check how the rows were selected."
+            )
+        out = copy.copy(self)
+        out.latent_dim = d
+        return out
+
+    def encode(self, y: Any) -> Array:
+        codes = self.support.validate(y).astype(int)
+        d = self.latent_dim or self.n_classes or int(codes.max()) + 1
+        return np.eye(d)[codes]
+
+    def decode(self, y: Array) -> Array:
+        return y.argmax(axis=-1).astype(float)
+
+    def log_prob(self, eta: Array, y: Array) -> Array:
+        return np.sum(y * log_softmax(eta), axis=-1)
+
+    def moment(self, eta: Array, trials: Array | None = None) -> Array:
+        return np.exp(log_softmax(eta))
+
+    def spread(self, eta: Array, trials: Array | None = None) -> Array:
+        return super().spread(eta)
+
+    def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
+        # the largest of eta plus standard Gumbel noise has class probabilities softmax(eta)
+        return (eta + rng.gumbel(size=eta.shape)).argmax(axis=-1).astype(float)

@@ -1,0 +1,307 @@
+"""Dirichlet: compositions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betainc, digamma, expit, polygamma
+
+from ggpm._special import (
+    digamma_increment,
+    information_gap,
+    kl_terms,
+    log1p_minus,
+    stirling_remainder,
+    sum_of_others,
+)
+from ggpm.curvature import NU2_MAX, Marginals, RankOne
+from ggpm.families.base import Array, Family
+from ggpm.families.support import Simplex, Support
+from ggpm.links import LINKS, Link
+
+_TINY = 1e-290  # alpha below it is set to it: exp(eta) is about to underflow to zero, where no density exists
+
+
+class _Terms(NamedTuple):
+    """What all derivatives share; J, J2, J3 are the derivatives of alpha in eta."""
+
+    alpha: Array
+    others: Array  # sum of the other parts
+    S: Array  # sum of all parts
+    J: Array
+    J2: Array
+    J3: Array
+    g1: Array  # derivatives of log alpha in eta
+    g2: Array
+    g3: Array
+    small: NDArray[np.bool_]  # where the poles at alpha = 0 are split off
+    shift: Array  # alpha, or 1 + alpha where small: where the polygammas are taken
+
+
+class Dirichlet(Family):
+    """Compositions: rows of d positive parts that sum to one.
+
+    ========  ==========================================================================================
+    support   (n, d) positive, rows sum to 1
+    T, b, h   log y, sum_j log Gamma(theta_j) - log Gamma(S), 1/prod_j y_j, with S = sum_j theta_j
+    a         1
+    link      theta = alpha = log(1 + exp(eta)) ("softplus", the paper's) or exp(eta) ("exp"), D = d
+    U         gamma = J^2 psi1(theta) - theta'' [log y - psi0(theta) + psi0(S)], omega ~ J, rho ~ psi1(S)
+    ========  ==========================================================================================
+
+    J is the link's derivative. omega is given as J/S and rho as S^2 psi1(S): the same matrix, and no overflow
+    for small S. gamma can be negative; the expected curvature (without the second term) never is.
+
+    Parameters
+    ----------
+    link : "softplus" or "exp"
+        How the latent values become alpha.
+    zeros : "error", "additive" or "squeeze"
+        What to do about parts that are exactly zero, where log y does not exist. "additive" turns every row
+        into (y + zeros_epsilon)/(1 + d zeros_epsilon); "squeeze" into (y (n - 1) + 1/d)/n with n the number
+        of rows that were fitted (Smithson and Verkuilen 2006). Both act on all rows, and densities are those
+        of the changed rows.
+    zeros_epsilon : float
+        What "additive" adds to every part.
+    closure : bool
+        Divide every row by its sum first (percentages, raw amounts).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Dirichlet(link="exp").moment(np.log([[1.0, 3.0]]))
+    array([[0.25, 0.75]])
+    """
+
+    latent_dim = 0
+    _n_rows: int | None = None
+
+    def __init__(
+        self,
+        link: Literal["softplus", "exp"] = "softplus",
+        zeros: Literal["error", "additive", "squeeze"] = "error",
+        zeros_epsilon: float = 1e-3,
+        closure: bool = False,
+    ):
+        self.link = link
+        self.zeros = zeros
+        self.zeros_epsilon = zeros_epsilon
+        self.closure = closure
+
+    @property
+    def support(self) -> Support:
+        return Simplex(columns=self.latent_dim or None)
+
+    @property
+    def _link(self) -> Link:
+        if self.link not in ("softplus", "exp"):
+            raise ValueError(f"link must be 'softplus' or 'exp'; got {self.link!r}.")
+        return LINKS[self.link]
+
+    # ---- data --------------------------------------------------------------------------------------------
+    def resolve(self, y: Any) -> Self:
+        _ = self._link
+        if not self.zeros_epsilon > 0:
+            raise ValueError(f"zeros_epsilon must be positive; got {self.zeros_epsilon!r}.")
+        rows = self.encode(y)
+        out = super().resolve(rows)
+        out.latent_dim, out._n_rows = rows.shape[1], rows.shape[0]
+        return out
+
+    def encode(self, y: Any) -> Array:
+        if self.zeros not in ("error", "additive", "squeeze"):
+            raise ValueError(f"zeros must be 'error', 'additive' or 'squeeze'; got {self.zeros!r}.")
+        out = self.support.validate(self._closed(y))
+        out = out / out.sum(axis=-1, keepdims=True)  # the support allows sums that are rounded
+        d = out.shape[-1]
+        if self.zeros == "additive":
+            return (out + self.zeros_epsilon) / (1.0 + d * self.zeros_epsilon)
+        if self.zeros == "squeeze":
+            n = self._n_rows or len(out)
+            return (out * (n - 1.0) + 1.0 / d) / n
+        zero = np.flatnonzero((out == 0).any(axis=-1))
+        if zero.size:
+            shown = ", ".join(map(str, zero[:5])) + (", ..." if zero.size > 5 else "")
+            raise ValueError(
+                f"y must be compositions with positive parts; got zeros in {zero.size} row(s) (row {shown}), "
+                'where log y is -infinity. Try Dirichlet(zeros="additive"), which adds zeros_epsilon to each '
+                'part, or Dirichlet(zeros="squeeze"), which shrinks all rows towards the centre by 1/n.'
+            )
+        return out
+
+    def _closed(self, y: Any) -> Any:
+        if not self.closure:
+            return y
+        try:
+            amounts = np.asarray(y, dtype=float)
+            total = amounts.sum(axis=-1, keepdims=True)
+        except (TypeError, ValueError):
+            return y  # the support names the fault
+        if amounts.ndim != 2 or not np.all(np.isfinite(amounts)) or np.any(amounts < 0):
+            return y
+        if np.any(total == 0):
+            row = int(np.argwhere(total[:, 0] == 0)[0][0])
+            raise ValueError(f"y must be amounts with positive sums; row {row} is all zeros. Drop such rows.")
+        return amounts / total
+
+    # ---- density -----------------------------------------------------------------------------------------
+    def _alpha(self, eta: Array) -> Array:
+        return np.maximum(self._link(eta), _TINY)
+
+    def _terms(self, eta: Array) -> _Terms:
+        alpha = self._alpha(eta)
+        J, J2, J3 = self._link.derivatives(eta)
+        small = alpha < 1.0
+        if self.link == "exp":
+            g1, g2, g3 = np.ones_like(eta), np.zeros_like(eta), np.zeros_like(eta)
+        else:
+            g1, g2, g3 = _log_softplus_derivatives(np.where(small, eta, 0.0))
+        shift = np.where(small, 1.0 + alpha, alpha)
+        return _Terms(alpha, sum_of_others(alpha), alpha.sum(axis=-1), J, J2, J3, g1, g2, g3, small, shift)
+
+    def _score(self, t: _Terms, y: Array) -> tuple[Array, Array]:
+        """``B = log y - psi0(alpha) + psi0(S)``, and B without the pole 1/alpha where alpha is small."""
+        # a part that dominates has y and alpha/S next to one: log(y S/alpha) would lose the digits of both
+        top = t.others < t.alpha
+        ratio = np.where(top, y, y * (t.S[..., None] / t.alpha))
+        stirling = np.log(ratio) + _log_minus_digamma(t.alpha) - _log_minus_digamma(t.S)[..., None]
+        increment = np.zeros_like(t.alpha)
+        increment[top] = digamma_increment(t.alpha[top], t.others[top])
+        full = np.where(top, np.log(ratio) + increment, stirling)
+        split = np.log(y) - digamma(t.shift) + digamma(t.S)[..., None]
+        return full, np.where(t.small, split, full)
+
+    def log_prob(self, eta: Array, y: Array) -> Array:
+        # all gamma functions by Stirling: what is left is S KL(alpha/S || y), and no large numbers cancel
+        alpha = self._alpha(eta)
+        S = alpha.sum(axis=-1, keepdims=True)
+        d = alpha.shape[-1]
+        log_y = np.log(y)
+        fit = S[..., 0] * kl_terms(alpha / S, y, log_y).sum(axis=-1)
+        S = S[..., 0]
+        parts = 0.5 * np.log(alpha) - stirling_remainder(alpha)
+        head = stirling_remainder(S) - 0.5 * np.log(S) - 0.5 * (d - 1) * math.log(2.0 * math.pi)
+        return head + parts.sum(axis=-1) - fit - log_y.sum(axis=-1)
+
+    def u(self, eta: Array, y: Array) -> Array:
+        t = self._terms(eta)
+        return t.J * self._score(t, y)[0]
+
+    def U(self, eta: Array, y: Array, expected: bool = False) -> RankOne:
+        eta = np.broadcast_to(eta, np.broadcast_shapes(eta.shape, y.shape))
+        t = self._terms(eta)
+        S2psi1 = _square_trigamma(t.S)
+        omega = t.J / t.S[..., None]
+        trigamma = t.J**2 * polygamma(1, t.shift)
+        information = trigamma + np.where(t.small, t.g1**2, 0.0)  # J^2 psi1(alpha)
+        strength = S2psi1[..., None] * omega**2
+        gap = information_gap(t.alpha)
+        if expected:
+            return RankOne(information, omega, S2psi1, nu=np.sqrt(strength / information), gap=gap)
+        full, split = self._score(t, y)
+        gamma = trigamma - np.where(t.small, t.g2, 0.0) - t.J2 * split
+        if np.any(gamma <= strength / NU2_MAX):  # negative, or next to it: no square roots
+            return RankOne(gamma, omega, S2psi1)
+        # 1 - sum_j strength_j/gamma_j from that of the expected curvature, where gamma = information - J2 B
+        gap = gap - np.sum(strength / information * (t.J2 * full / gamma), axis=-1)
+        gap = np.where(t.S < 1.0, self._gap_small(t, y, gamma), gap)
+        return RankOne(gamma, omega, S2psi1, nu=np.sqrt(strength / gamma), gap=gap)
+
+    @staticmethod
+    def _gap_small(t: _Terms, y: Array, gamma: Array) -> Array:
+        """``sum_j (m_j - strength_j/gamma_j)``, m = alpha/S, for S < 1, where U tends to diag(m) - m m^T.
+
+        That limit is singular. The poles of psi(alpha) and psi(S) at zero, which cancel in
+        m gamma - strength, are taken out by hand.
+        """
+        S = np.minimum(t.S, 1.0)[..., None]
+        alpha = np.minimum(t.alpha, 1.0)
+        smooth = np.log(y) - digamma(1.0 + alpha) + digamma(1.0 + S)
+        inner = t.J**2 * polygamma(1, 1.0 + alpha) - t.g2 * (t.others / S) - t.J2 * smooth
+        inner = inner - t.J * (t.J / alpha) * S * polygamma(1, 1.0 + S)
+        return np.sum(alpha / S * (inner / gamma), axis=-1)
+
+    def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
+        t = self._terms(eta)
+        S = t.S[..., None]
+        # everything with S is scaled by its powers, so that small S does not overflow
+        S2psi1, S3psi2 = _square_trigamma(S), _cube_tetragamma(S)
+        omega, bent = t.J / S, t.J2 / S
+        V_omega = V.dot(omega)
+        quad = np.sum(omega * V_omega, axis=-1, keepdims=True)
+        psi1, psi2 = polygamma(1, t.shift), polygamma(2, t.shift)
+        if expected:
+            own = t.J * (2.0 * t.J2 * psi1 + t.J**2 * psi2) + np.where(t.small, 2.0 * t.g1 * t.g2, 0.0)
+            shared = S3psi2 * quad
+        else:
+            own = t.J * (3.0 * t.J2 * psi1 + t.J**2 * psi2) - np.where(t.small, t.g3, 0.0)
+            own = own - t.J3 * self._score(t, y)[1]
+            shared = S3psi2 * quad + S2psi1 * np.sum(V.diag * bent, axis=-1, keepdims=True)
+        return V.diag * own - omega * shared - 2.0 * S2psi1 * bent * V_omega, np.zeros(0)
+
+    def expansion(self, y: Array) -> Array:
+        return y.copy()  # paper sec. 4.3: the observation itself
+
+    # ---- in the space of y -------------------------------------------------------------------------------
+    def moment(self, eta: Array, trials: Array | None = None) -> Array:
+        alpha = self._alpha(eta)
+        return alpha / alpha.sum(axis=-1, keepdims=True)
+
+    def spread(self, eta: Array, trials: Array | None = None) -> Array:
+        alpha = self._alpha(eta)
+        S = alpha.sum(axis=-1, keepdims=True)
+        m = alpha / S
+        cov = -m[..., :, None] * m[..., None, :]
+        np.einsum("...jj->...j", cov)[...] = m * (sum_of_others(alpha) / S)
+        return cov / (1.0 + S[..., None])
+
+    def cdf(self, eta: Array, y: Array) -> Array:
+        """P(Y_j <= y_j | eta) for every part, (..., d)."""
+        alpha = self._alpha(eta)
+        return betainc(alpha, sum_of_others(alpha), y)
+
+    def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
+        alpha = self._alpha(eta)
+        # log of a gamma variate: G(alpha) = G(alpha + 1) U^(1/alpha), which underflows only after normalising
+        log_g = np.log(rng.standard_gamma(alpha + 1.0)) - rng.standard_exponential(alpha.shape) / alpha
+        parts = np.exp(log_g - log_g.max(axis=-1, keepdims=True))
+        return parts / parts.sum(axis=-1, keepdims=True)
+
+    def loss(self, y: Array, prediction: Array) -> Array:
+        return kl_terms(y, prediction).sum(axis=-1)  # KL(y || prediction)
+
+
+def _log_softplus_derivatives(eta: Array) -> tuple[Array, Array, Array]:
+    """Derivatives of log alpha, alpha = log(1 + e), e = exp(eta), eta <= 1: digits kept as e -> 0."""
+    e, s, r = np.exp(eta), expit(eta), expit(-eta)
+    lack = log1p_minus(e)  # alpha - e
+    alpha = np.where(e > 0, np.log1p(e), 1.0)
+    g1 = np.where(e > 0, s / alpha, 1.0)
+    g2 = g1 * r * lack / alpha  # g1 (r - g1)
+    return g1, g2, g2 * g2 / g1 - g1 * (s * r + g2)
+
+
+def _log_minus_digamma(x: Array) -> Array:
+    """``log x - psi0(x)``: 1/(2 x) for large x."""
+    large = np.maximum(x, 10.0)
+    terms = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760)  # B_2k/(2k)
+    series = 0.5 / large + large**-2.0 * np.polynomial.polynomial.polyval(large**-2.0, terms)
+    small = np.minimum(x, 10.0)
+    return np.where(x > 10.0, series, np.log(small) - digamma(small))
+
+
+def _square_trigamma(x: Array) -> Array:
+    """``x^2 psi1(x)``."""
+    low = np.minimum(x, 1.0)
+    high = np.maximum(x, 1.0)
+    return np.where(x < 1.0, 1.0 + low**2 * polygamma(1, 1.0 + low), high**2 * polygamma(1, high))
+
+
+def _cube_tetragamma(x: Array) -> Array:
+    """``x^3 psi2(x)``."""
+    low = np.minimum(x, 1.0)
+    high = np.maximum(x, 1.0)
+    return np.where(x < 1.0, -2.0 + low**3 * polygamma(2, 1.0 + low), high**3 * polygamma(2, high))

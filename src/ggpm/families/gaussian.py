@@ -1,0 +1,137 @@
+"""Gaussian: real outputs, one or several, with learned noise."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr
+
+from ggpm.curvature import Diagonal, Marginals
+from ggpm.families._stable import HALF_LOG_2PI
+from ggpm.families.base import Array, Bounds, Family
+from ggpm.families.support import Real
+
+
+class Gaussian(Family):
+    """Real outputs, each with its own latent as mean, and noise of variance phi.
+
+    ========  =========================================================
+    support   real numbers, (n,) or (n, d)
+    T, b, h   y, |theta|²/2, N(y | 0, phi)
+    a         phi
+    link      theta = eta (canonical), D = d
+    U         I/phi
+    ========  =========================================================
+
+    Parameters
+    ----------
+    phi : float or array (d,)
+        Noise variance: one for all outputs, or one each.
+    phi_bounds : (low, high) or "fixed"
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Gaussian(phi=0.5).u(np.array([[1.0, 2.0]]), np.array([[3.0, 2.0]]))
+    array([[4., 0.]])
+    """
+
+    _columns: int | None = None
+    _flat = False  # whether y was given as (n,), and is to come back so
+
+    def __init__(self, phi: ArrayLike = 1.0, phi_bounds: Bounds = (1e-5, 1e5)):
+        self.phi = phi
+        self.phi_bounds = phi_bounds
+
+    @property
+    def support(self) -> Real:
+        return Real(columns=self._columns)
+
+    def resolve(self, y: Any) -> Self:
+        out = super().resolve(y)
+        out._columns = out.latent_dim = d = self.encode(y).shape[1]
+        out._flat = np.ndim(y) == 1
+        if np.ndim(self.phi) and np.shape(self.phi) != (d,):
+            raise ValueError(
+                f"phi must be one variance, or one for each of the {d} output(s); got {np.size(self.phi)}."
+            )
+        return out
+
+    def decode(self, y: Array) -> Array:
+        return y[..., 0] if self._flat else y
+
+    @property
+    def _variance(self) -> Array:
+        return np.asarray(self.phi, dtype=float)
+
+    def _each(self, per_output: Array) -> Array:
+        """Derivatives in log phi from those in every output's log variance, (..., D) -> (..., p)."""
+        return per_output if np.ndim(self.phi) else per_output.sum(axis=-1, keepdims=True)
+
+    # ---- density -------------------------------------------------------------------------------------------
+    def log_prob(self, eta: Array, y: Array) -> Array:
+        phi = self._variance
+        return np.sum(-0.5 * ((y - eta) ** 2 / phi + np.log(phi)) - HALF_LOG_2PI, axis=-1)
+
+    def u(self, eta: Array, y: Array) -> Array:
+        return (y - eta) / self._variance
+
+    def U(self, eta: Array, y: Array, expected: bool = False) -> Diagonal:
+        shape = np.broadcast_shapes(eta.shape, y.shape)
+        return Diagonal(np.broadcast_to(1.0 / self._variance, shape).copy())
+
+    def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
+        total = V.diag.reshape(-1, V.diag.shape[-1]).sum(axis=0)
+        return np.zeros(np.broadcast_shapes(eta.shape, y.shape)), self._each(-total / self._variance)
+
+    def log_prob_phi(self, eta: Array, y: Array) -> Array:
+        return self._each(0.5 * ((y - eta) ** 2 / self._variance - 1.0))
+
+    def u_phi(self, eta: Array, y: Array) -> Array:
+        change = -self.u(eta, y)[..., None]
+        return change * np.eye(change.shape[-2]) if np.ndim(self.phi) else change
+
+    def expansion(self, y: Array) -> Array:
+        return y.copy()
+
+    # ---- in the space of y ---------------------------------------------------------------------------------
+    def moment(self, eta: Array, trials: Array | None = None) -> Array:
+        return self.decode(eta)
+
+    def constant(self, y: Array) -> Array:
+        return self.decode(np.mean(y, axis=0, keepdims=True))
+
+    def spread(self, eta: Array, trials: Array | None = None) -> Array:
+        each = np.broadcast_to(self._variance, eta.shape)
+        return each[..., 0].copy() if self._flat else each[..., None] * np.eye(eta.shape[-1])
+
+    def cdf(self, eta: Array, y: Array) -> Array:
+        """P(Y_j <= y_j | eta) for each output, (..., d)."""
+        return ndtr((y - eta) / np.sqrt(self._variance))
+
+    def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
+        return self.decode(eta + np.sqrt(self._variance) * rng.standard_normal(eta.shape))
+
+    def loss(self, y: Array, prediction: Array) -> Array:
+        return np.sum((y - prediction.reshape(y.shape)) ** 2, axis=-1)
+
+    # ---- closed forms that replace quadrature --------------------------------------------------------------
+    def predictive_normal(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation of each output when the latent is N(mean, cov), (m, d) each."""
+        return mean, np.sqrt(np.einsum("...jj->...j", cov) + self._variance)
+
+    def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array:
+        """``log N(y | mean, cov + diag(phi))`` for every row: (m, D), (m, D, D), (m, D) -> (m,).
+
+        >>> Gaussian().predictive_log_prob(np.zeros((1, 1)), np.zeros((1, 1, 1)), np.zeros((1, 1))).round(4)
+        array([-0.9189])
+        """
+        D = mean.shape[-1]
+        L = np.linalg.cholesky(cov + np.eye(D) * self._variance)
+        z = y - mean
+        for j in range(D):  # forward substitution, all rows at once
+            z[..., j] = (z[..., j] - np.einsum("...k,...k->...", L[..., j, :j], z[..., :j])) / L[..., j, j]
+        log_det = np.sum(np.log(np.einsum("...jj->...j", L)), axis=-1)
+        return -0.5 * np.sum(z**2, axis=-1) - log_det - D * HALF_LOG_2PI

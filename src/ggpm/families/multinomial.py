@@ -1,0 +1,105 @@
+"""Multinomial: counts of d categories."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+
+from ggpm._special import kl_terms, log_softmax, stirling_remainder, sum_of_others
+from ggpm.curvature import Marginals, RankOne
+from ggpm.families.base import Array, Family
+from ggpm.families.support import CountVectors, Support
+
+
+class Multinomial(Family):
+    """Counts of d categories out of N trials; N may differ from row to row.
+
+    ========  ============================================================================
+    support   (n, d) non-negative integers with positive row totals N
+    T, b, h   y/N, log sum_j exp(theta_j), N!/prod_j y_j!
+    a         1/N
+    link      theta = eta (canonical); pi = softmax(eta), D = d
+    U         N (diag(pi) - pi pi^T): gamma = N pi, omega = pi, rho = N; singular
+    ========  ============================================================================
+
+    The prediction is the vector of proportions pi, or expected counts where the trials are given. Only
+    differences between latent values matter: U has the null vector (1, ..., 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Multinomial().u(np.zeros((1, 2)), np.array([[3.0, 1.0]]))
+    array([[ 1., -1.]])
+    """
+
+    latent_dim = 0
+    countable = True
+
+    @property
+    def support(self) -> Support:
+        return CountVectors(columns=self.latent_dim or None)
+
+    def resolve(self, y: Any) -> Self:
+        out = super().resolve(y)
+        out.latent_dim = np.shape(y)[1]
+        return out
+
+    def log_prob(self, eta: Array, y: Array) -> Array:
+        # Loader 2000: factorials by Stirling; what is left is N KL(y/N || pi), and no large numbers cancel
+        N, log_pi = y.sum(axis=-1), log_softmax(eta)
+        parts = np.where(y > 0, y, 1.0)
+        remainders = np.where(y > 0, _log_factorial_remainder(parts), 0.0).sum(axis=-1)
+        fit = kl_terms(y / N[..., None], np.exp(log_pi), log_pi).sum(axis=-1)
+        return _log_factorial_remainder(N) - remainders - N * fit
+
+    def u(self, eta: Array, y: Array) -> Array:
+        pi, N = np.exp(log_softmax(eta)), y.sum(axis=-1, keepdims=True)
+        # next to pi = 1, where y - N pi has no digits, (y - N) + N (1 - pi)
+        return np.where(pi > 0.5, (y - N) + N * sum_of_others(pi), y - N * pi)
+
+    def U(self, eta: Array, y: Array, expected: bool = False) -> RankOne:
+        log_pi, N = log_softmax(eta), y.sum(axis=-1)
+        rho = np.broadcast_to(N, np.broadcast_shapes(N.shape, eta.shape[:-1]))
+        pi = np.broadcast_to(np.exp(log_pi), (*rho.shape, eta.shape[-1]))
+        nu = np.broadcast_to(np.exp(0.5 * log_pi), pi.shape)
+        return RankOne(N[..., None] * pi, pi, rho, nu=nu, gap=np.zeros(rho.shape))
+
+    def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
+        pi, N = np.exp(log_softmax(eta)), y.sum(axis=-1, keepdims=True)
+        a = V.diag - 2.0 * V.dot(pi)
+        # d/deta = N pi (a - pi^T a); relative to the entry of the largest pi, so that 1 - pi never appears
+        a = a - np.take_along_axis(a, np.expand_dims(pi.argmax(axis=-1), -1), axis=-1)
+        return N * pi * (a - np.sum(pi * a, axis=-1, keepdims=True)), np.zeros(0)
+
+    def expansion(self, y: Array) -> Array:
+        return np.zeros_like(y)  # paper sec. 4.1: class information ignored
+
+    def moment(self, eta: Array, trials: Array | None = None) -> Array:
+        pi = np.exp(log_softmax(eta))
+        return pi if trials is None else np.asarray(trials)[..., None] * pi
+
+    def constant(self, y: Array) -> Array:
+        return y.sum(axis=0, keepdims=True) / y.sum()
+
+    def spread(self, eta: Array, trials: Array | None = None) -> Array:
+        pi = np.exp(log_softmax(eta))
+        cov = -pi[..., :, None] * pi[..., None, :]
+        np.einsum("...jj->...j", cov)[...] = pi * sum_of_others(pi)
+        return cov if trials is None else np.asarray(trials)[..., None, None] * cov
+
+    def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
+        pi = np.exp(log_softmax(eta))
+        N = np.ones(eta.shape[:-1]) if trials is None else np.broadcast_to(trials, eta.shape[:-1])
+        return rng.multinomial(N.astype(np.int64), pi / pi.sum(axis=-1, keepdims=True)).astype(float)
+
+    def loss(self, y: Array, prediction: Array) -> Array:
+        N = y.sum(axis=-1, keepdims=True)
+        p = prediction / prediction.sum(axis=-1, keepdims=True)  # proportions, also from expected counts
+        return 2.0 * N[..., 0] * kl_terms(y / N, p).sum(axis=-1)  # unit deviance
+
+
+def _log_factorial_remainder(n: Array) -> Array:
+    """``log n! - (n log n - n)`` for n > 0."""
+    return 0.5 * np.log(2.0 * math.pi * n) + stirling_remainder(n)

@@ -1,0 +1,131 @@
+"""Von Mises–Fisher: directions in any dimension."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import gammaln
+
+from ggpm._special import bessel_ratio, log_bessel
+from ggpm.curvature import Marginals, RankOne
+from ggpm.families.base import Array, Family
+from ggpm.families.support import Sphere, Support
+
+
+class VonMisesFisher(Family):
+    """Unit vectors with mean direction omega and concentration kappa: eta = kappa omega.
+
+    ========  ==============================================================================================
+    support   (n, d) rows of unit length, d >= 2
+    T, b, h   y, log I_nu(|theta|) - nu log |theta| with nu = d/2 - 1, (2 pi)^(-d/2)
+    a         1
+    link      theta = eta (canonical), D = d
+    U         c1 I - rho omega omega^T, omega = eta/kappa, c1 = A/kappa, rho = c1 - A', A = I_{nu+1}/I_nu
+    ========  ==============================================================================================
+
+    Densities are per unit of surface of the sphere; for d = 2 this is the von Mises density per radian.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = np.array([[0.0, 0.0, 1.0]])
+    >>> VonMisesFisher().u(np.array([[0.0, 0.0, 2.0]]), y).round(3)  # 1 - A(2), towards y
+    array([[0.   , 0.   , 0.463]])
+    """
+
+    latent_dim = 0
+
+    @property
+    def support(self) -> Support:
+        return Sphere(columns=self.latent_dim or None)
+
+    def resolve(self, y: Any) -> Self:
+        out = super().resolve(y)
+        out.latent_dim = np.shape(y)[1]
+        return out
+
+    def encode(self, y: Any) -> Array:
+        out = self.support.validate(y)
+        return out / np.linalg.norm(out, axis=-1, keepdims=True)
+
+    @staticmethod
+    def _polar(eta: Array) -> tuple[float, Array, Array]:
+        """The Bessel order nu, kappa, and omega; the first axis where kappa = 0."""
+        d = eta.shape[-1]
+        kappa = np.linalg.norm(eta, axis=-1)
+        safe = np.where(kappa > 0, kappa, 1.0)[..., None]
+        return d / 2 - 1, kappa, np.where(kappa[..., None] > 0, eta / safe, np.eye(d)[0])
+
+    def log_prob(self, eta: Array, y: Array) -> Array:
+        nu, kappa, omega = self._polar(eta)
+        log_area = math.log(2.0) + (nu + 1.0) * math.log(math.pi) - float(gammaln(nu + 1.0))
+        # kappa (omega^T y - 1) = -kappa |y - omega|^2/2, and the normaliser without its factor e^kappa
+        fit = -0.5 * kappa * np.sum((y - omega) ** 2, axis=-1)
+        return fit - log_bessel(nu, kappa) - log_area
+
+    def u(self, eta: Array, y: Array) -> Array:
+        nu, kappa, omega = self._polar(eta)
+        delta = y - omega
+        across = delta - np.sum(delta * omega, axis=-1, keepdims=True) * omega
+        # omega^T y - A = (1 - A) - |delta|^2/2 keeps its digits as A -> 1
+        radial = bessel_ratio(nu, kappa).lack - 0.5 * np.sum(delta**2, axis=-1)
+        return radial[..., None] * omega + across
+
+    def U(self, eta: Array, y: Array, expected: bool = False) -> RankOne:
+        nu, kappa, omega = self._polar(np.broadcast_to(eta, np.broadcast_shapes(eta.shape, y.shape)))
+        ratio = bessel_ratio(nu, kappa)
+        gamma = np.repeat(ratio.c1[..., None], omega.shape[-1], axis=-1)
+        return RankOne(gamma, omega, ratio.rho, nu=np.sqrt(ratio.rho / ratio.c1)[..., None] * omega, gap=ratio.gap)
+
+    def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
+        nu, kappa, omega = self._polar(eta)
+        ratio, along = bessel_ratio(nu, kappa), V.dot(omega)
+        v_rr = np.sum(omega * along, axis=-1)
+        # <V, U> = A' V_rr + c1 (tr V - V_rr); turning omega by a small t changes it by -2 rho t^T V omega
+        radial = ratio.bend * v_rr + ratio.c1_slope * (V.diag.sum(axis=-1) - v_rr)
+        turning = 2.0 * ratio.c1_slope[..., None] * (along - v_rr[..., None] * omega)
+        return radial[..., None] * omega + turning, np.zeros(0)
+
+    def expansion(self, y: Array) -> Array:
+        return y.copy()  # the observed direction, as for angles
+
+    # ---- in the space of y -------------------------------------------------------------------------------
+    def moment(self, eta: Array, trials: Array | None = None) -> Array:
+        nu, kappa, omega = self._polar(eta)
+        return bessel_ratio(nu, kappa).A[..., None] * omega
+
+    def point(self, moment: Array) -> Array:
+        return self._polar(moment)[2]  # the mean direction; any direction is as good where the mean is zero
+
+    def spread(self, eta: Array, trials: Array | None = None) -> Array:
+        """Covariance of the unit vector: the second derivative of b, which is U."""
+        return self.U(eta, np.zeros(eta.shape[-1])).dense()
+
+    def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
+        _, kappa, omega = self._polar(eta)
+        d, shape = eta.shape[-1], kappa.shape
+        flat, m = kappa.ravel(), d - 1.0
+        # Wood 1994, in terms of lack = 1 - w, w the cosine to the mean direction
+        b = m / (2.0 * flat + np.sqrt(4.0 * flat**2 + m * m))
+        x0, x0_lack = (1.0 - b) / (1.0 + b), 2.0 * b / (1.0 + b)
+        lack, todo = np.empty_like(flat), np.arange(flat.size)
+        while todo.size:
+            z = rng.beta(m / 2.0, m / 2.0, size=todo.size)
+            trial = 2.0 * b[todo] * z / (1.0 - (1.0 - b[todo]) * z)
+            # log of the acceptance ratio: kappa (w - x0) + (d - 1) log[(1 - x0 w)/(1 - x0^2)]
+            grown = (x0_lack[todo] + x0[todo] * trial) / (x0_lack[todo] * (1.0 + x0[todo]))
+            log_ratio = flat[todo] * (x0_lack[todo] - trial) + m * np.log(grown)
+            accept = log_ratio >= -rng.standard_exponential(todo.size)
+            lack[todo[accept]] = trial[accept]
+            todo = todo[~accept]
+        lack = lack.reshape(shape)[..., None]
+        tangent = rng.standard_normal(eta.shape)
+        tangent -= np.sum(tangent * omega, axis=-1, keepdims=True) * omega
+        tangent /= np.linalg.norm(tangent, axis=-1, keepdims=True)
+        out = (1.0 - lack) * omega + np.sqrt(lack * (2.0 - lack)) * tangent
+        return out / np.linalg.norm(out, axis=-1, keepdims=True)
+
+    def loss(self, y: Array, prediction: Array) -> Array:
+        return 0.5 * np.sum((y - self.point(prediction)) ** 2, axis=-1)  # 1 - cos of the angle between them

@@ -1,0 +1,316 @@
+"""The estimators: their contract, and what they say to bad input."""
+
+import copy
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from cases import simulate
+from ggpm import (
+    GGPClassifier,
+    GGPOrdinalClassifier,
+    GGPRegressor,
+    Laplace,
+    families,
+    log_predictive_density_scorer,
+)
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(20, 2))
+
+
+def test_fitted_attributes_and_theta():
+    X, y, _ = simulate("negative_binomial", n=25)
+    model = GGPRegressor("negative_binomial", ConstantKernel() * RBF()).fit(X, y)
+    assert model.theta_.shape == (3,)
+    np.testing.assert_allclose(model.theta_[:2], model.kernel_.theta)
+    np.testing.assert_allclose(model.theta_[2], np.log(model.family_.phi))
+    assert model.n_features_in_ == 2 and model.converged_ in (True, False) and model.n_iter_ > 0
+    assert model.log_marginal_likelihood() == model.log_marginal_likelihood_value_
+    np.testing.assert_allclose(model.log_marginal_likelihood(model.theta_), model.log_marginal_likelihood_value_)
+    assert model.family == "negative_binomial" and model.kernel.k1.constant_value == 1.0  # parameters untouched
+
+
+def test_ordinal_theta_is_first_cut_and_log_gaps():
+    x = np.linspace(0, 1, 80)[:, None]
+    y = (4 * x[:, 0]).astype(int).clip(0, 3)
+    model = GGPOrdinalClassifier(ConstantKernel() * RBF()).fit(x, y)
+    cuts = np.asarray(model.family_.phi)
+    np.testing.assert_allclose(model.theta_[2:], np.r_[cuts[0], np.log(np.diff(cuts))])
+    assert np.all(np.diff(cuts) > 0)
+
+
+def test_kernel_list_is_one_per_latent_dimension():
+    X, y, _ = simulate("von_mises", n=25)
+    model = GGPRegressor("von_mises", [RBF(1.0), ConstantKernel() * RBF(2.0)]).fit(X, y)
+    assert isinstance(model.kernel_, list) and len(model.kernel_) == 2
+    assert model.theta_.shape == (3,)
+    with pytest.raises(ValueError, match="2"):
+        GGPRegressor("von_mises", [RBF()] * 3).fit(X, y)
+    with pytest.raises((TypeError, ValueError), match="kernel"):
+        GGPRegressor("von_mises", "rbf").fit(X, y)
+
+
+def test_log_marginal_likelihood_is_a_pure_function():
+    X, y, _ = simulate("dirichlet", n=20)
+    model = GGPRegressor("dirichlet").fit(X, y)
+    theta = model.theta_ + 0.3
+    first = model.log_marginal_likelihood(theta, eval_gradient=True)
+    model.log_marginal_likelihood(model.theta_ - 1.0)
+    again = model.log_marginal_likelihood(theta, eval_gradient=True)
+    assert first[0] == again[0]
+    np.testing.assert_array_equal(first[1], again[1])
+    with pytest.raises(ValueError, match="entries"):
+        model.log_marginal_likelihood(np.zeros(17))
+
+
+def test_optimizer_none_and_fixed_phi_keep_hyperparameters():
+    X, y, _ = simulate("gamma", n=25)
+    kept = GGPRegressor(families.Gamma(phi=0.7), 1.5 * RBF(0.9), optimizer=None).fit(X, y)
+    assert kept.family_.phi == pytest.approx(0.7) and kept.kernel_.k2.length_scale == pytest.approx(0.9)
+    fixed = GGPRegressor(families.Gamma(phi=0.7, phi_bounds="fixed"), 1.5 * RBF(0.9)).fit(X, y)
+    assert fixed.family_.phi == 0.7 and fixed.kernel_.k2.length_scale != pytest.approx(0.9)
+    assert fixed.theta_.shape == (2,)
+
+
+def test_learning_beats_the_start_and_restarts_never_lose():
+    X, y, _ = simulate("poisson", n=40)
+    start = GGPRegressor("poisson", 1.0 * RBF(5.0), optimizer=None).fit(X, y)
+    learned = GGPRegressor("poisson", 1.0 * RBF(5.0)).fit(X, y)
+    restarted = GGPRegressor("poisson", 1.0 * RBF(5.0), n_restarts_optimizer=2, random_state=0).fit(X, y)
+    assert learned.log_marginal_likelihood_value_ > start.log_marginal_likelihood_value_
+    assert restarted.log_marginal_likelihood_value_ >= learned.log_marginal_likelihood_value_ - 1e-6
+
+
+def test_a_callable_optimizer_is_used():
+    X, y, _ = simulate("poisson", n=20)
+    calls = []
+
+    def optimizer(objective, theta, bounds):
+        calls.append(objective(theta)[0])
+        return theta, calls[-1]
+
+    model = GGPRegressor("poisson", 1.0 * RBF(1.0), optimizer=optimizer).fit(X, y)
+    assert calls and model.kernel_.k2.length_scale == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="optimizer"):
+        GGPRegressor("poisson", 1.0 * RBF(1.0), optimizer="newton").fit(X, y)
+
+
+def test_a_failed_evaluation_does_not_kill_the_fit(monkeypatch):
+    from ggpm.objective import Evidence
+
+    real, calls = Evidence.evaluate, []
+
+    def sometimes(self, *args, **kwargs):
+        calls.append(1)
+        if len(calls) in (2, 3):
+            raise np.linalg.LinAlgError("made up")
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(Evidence, "evaluate", sometimes)
+    X, y, _ = simulate("poisson", n=20)
+    model = GGPRegressor("poisson", 1.0 * RBF(5.0)).fit(X, y)
+    assert len(calls) > 4 and np.isfinite(model.log_marginal_likelihood_value_)
+
+
+def test_verbose_reports_progress(capsys):
+    X, y, _ = simulate("poisson", n=15)
+    GGPRegressor("poisson", verbose=1).fit(X, y)
+    assert "log evidence" in capsys.readouterr().err
+
+
+def test_an_unconverged_mode_is_told():
+    X, y, _ = simulate("dirichlet, exp", n=20)
+    model = GGPRegressor(families.Dirichlet(link="exp"), inference=Laplace(max_iter=1), optimizer=None)
+    with pytest.warns(ConvergenceWarning, match="mode"):
+        model.fit(X, y)
+    assert not model.converged_
+
+
+def test_classifier_labels_and_two_classes():
+    labels = np.array(["a", "b", "c"])[np.arange(20) % 3]
+    model = GGPClassifier(RBF()).fit(X, labels)
+    assert model.classes_.tolist() == ["a", "b", "c"] and model.family_.latent_dim == 3
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    assert set(model.predict(X)) <= {"a", "b", "c"}
+    two = GGPClassifier(RBF()).fit(X, X[:, 0] > 0)
+    assert two.family_.latent_dim == 1 and two.score(X, X[:, 0] > 0) > 0.8
+    assert two.predict(X).dtype == bool
+    density = model.log_predictive_density(X, labels)
+    np.testing.assert_allclose(np.exp(density), model.predict_proba(X)[np.arange(20), np.arange(20) % 3], rtol=1e-10)
+    with pytest.raises(ValueError, match="not seen in fit: z"):
+        model.log_predictive_density(X[:1], ["z"])
+
+
+def test_ordinal_order():
+    y = np.array(["low", "mid", "high"])[(np.argsort(np.argsort(X[:, 0])) * 3 // 20)]
+    model = GGPOrdinalClassifier(RBF(), order=["low", "mid", "high"]).fit(X, y)
+    assert model.classes_.tolist() == ["low", "mid", "high"]
+    assert model.score(X, y) > 0.6
+    with pytest.raises(ValueError, match="lacks high"):
+        GGPOrdinalClassifier(order=["low", "mid"]).fit(X, y)
+    with pytest.raises(ValueError, match="once"):
+        GGPOrdinalClassifier(order=["low", "low", "mid", "high"]).fit(X, y)
+    spare = GGPOrdinalClassifier(RBF(), order=["low", "mid", "high", "top"]).fit(X, y)
+    assert spare.predict_proba(X).shape == (20, 4)
+
+
+def test_offset_is_exposure():
+    """Doubling the exposure of a row and its offset leaves the rate: predictions scale with the exposure."""
+    rng = np.random.default_rng(2)
+    x = np.linspace(0, 3, 40)[:, None]
+    exposure = rng.uniform(1, 20, 40)
+    y = rng.poisson(exposure * np.exp(np.sin(x[:, 0])))
+    model = GGPRegressor("poisson").fit(x, y, offset=np.log(exposure))
+    rate = model.predict(x)
+    np.testing.assert_allclose(model.predict(x, offset=np.full(40, np.log(7.0))), 7 * rate, rtol=1e-6)
+    assert np.corrcoef(rate, np.exp(np.sin(x[:, 0])))[0, 1] > 0.95
+    with pytest.raises(ValueError, match="offset must have shape"):
+        model.predict(x, offset=np.zeros(3))
+    with pytest.raises(ValueError, match="finite"):
+        model.fit(x, y, offset=np.full(40, -np.inf))
+
+
+def test_trials_belong_to_counts():
+    X, y, _ = simulate("multinomial", n=20)
+    model = GGPRegressor("multinomial").fit(X, y)
+    np.testing.assert_allclose(model.predict(X).sum(axis=1), 1.0)
+    np.testing.assert_allclose(model.predict_dist(X, trials=10).mean().sum(axis=1), 10.0)
+    assert model.sample_y(X, 5, trials=10).shape == (20, 3, 5)
+    with pytest.raises(ValueError, match="trials"):
+        GGPRegressor("poisson").fit(X, y[:, 0]).predict_dist(X, trials=3)
+    with pytest.raises(ValueError, match="positive integers"):
+        model.predict_dist(X, trials=0)
+
+
+@pytest.mark.parametrize("name, family", [
+    ("gaussian", "gaussian"), ("von_mises", "von_mises"), ("dirichlet", "dirichlet"), ("poisson", "poisson"),
+    ("binomial", "binomial"), ("multinomial", "multinomial"), ("gamma", "gamma"), ("beta", "beta"),
+])  # fmt: skip
+def test_score_is_zero_for_the_constant_and_positive_for_a_fit(name, family):
+    X, y, _ = simulate(name, n=60)
+    model = GGPRegressor(family).fit(X, y)
+    assert 0.0 < model.score(X, y) <= 1.0
+    encoded = model.family_.encode(y)
+    constant = np.repeat(model.family_.constant(encoded), len(encoded), axis=0)
+    assert constant.shape == model.predict(X).shape
+
+
+def test_gaussian_score_is_r_squared():
+    from sklearn.metrics import r2_score
+
+    X, y, _ = simulate("gaussian", n=40)
+    model = GGPRegressor().fit(X, y)
+    np.testing.assert_allclose(model.score(X, y), r2_score(y, model.predict(X)), rtol=1e-10)
+
+
+def test_scorer_is_the_mean_log_density():
+    X, y, _ = simulate("gamma", n=20)
+    model = GGPRegressor("gamma").fit(X, y)
+    assert log_predictive_density_scorer(model, X, y) == pytest.approx(model.log_predictive_density(X, y).mean())
+
+
+def test_degrees_by_the_look_of_it():
+    with pytest.warns(UserWarning, match='units="degrees"'):
+        GGPRegressor("von_mises", optimizer=None).fit(X, np.linspace(0, 359, 20))
+
+
+GOOD = {
+    "poisson": np.arange(20.0), "dirichlet": np.full((20, 3), 1 / 3), "multinomial": np.ones((20, 3)),
+    "binomial": np.ones((20, 2)), "gamma": np.ones(20), "beta": np.full(20, 0.5), "von_mises": np.zeros(20),
+    "gaussian": np.zeros(20),
+}  # fmt: skip
+
+
+def replaced(family, row, value):
+    y = GOOD[family].copy()
+    y[row] = value
+    return y
+
+
+BAD = [
+    ("poisson", replaced("poisson", 3, np.nan), "NaN"),
+    ("gaussian", replaced("gaussian", 3, np.inf), "infinity"),
+    ("poisson", replaced("poisson", 3, -1), "negative or fractional"),
+    ("poisson", replaced("poisson", 3, 0.5), "offset=log"),
+    ("multinomial", replaced("multinomial", 3, [0, 0, 0]), "positive total"),
+    ("multinomial", replaced("multinomial", 3, [0.5, 1, 1]), "negative or fractional"),
+    ("binomial", np.ones((20, 3)), "2 columns"),
+    ("dirichlet", replaced("dirichlet", 3, [0.0, 0.5, 0.5]), "zero"),
+    ("dirichlet", replaced("dirichlet", 3, [0.5, 0.5, 0.5]), "closure=True"),
+    ("dirichlet", 100 * GOOD["dirichlet"], "closure=True"),
+    ("dirichlet", replaced("dirichlet", 3, [-0.5, 0.5, 1.0]), "negative"),
+    ("dirichlet", np.ones(20), "shape"),
+    ("gamma", replaced("gamma", 3, 0.0), "positive"),
+    ("beta", replaced("beta", 3, 1.0), "strictly between"),
+    ("von_mises", np.zeros((20, 2)), "one number per row"),
+    ("von_mises", np.array(["north"] * 20), "not numbers"),
+    ("poisson", np.arange(7.0), "inconsistent"),
+    ("no_such_family", GOOD["poisson"], "expected one of .*von_mises"),
+]
+
+
+@pytest.mark.parametrize("family, y, message", BAD, ids=[f"{f}: {m}" for f, _, m in BAD])
+def test_bad_outputs_are_named(family, y, message):
+    model = GGPRegressor(family)
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_bad_inputs_are_named(value):
+    bad = X.copy()
+    bad[2, 1] = value
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        GGPRegressor("poisson").fit(bad, np.arange(20))
+    model = GGPRegressor("poisson", optimizer=None).fit(X, np.arange(20))
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        model.predict(bad)
+
+
+def test_one_class_only():
+    with pytest.raises(ValueError, match="at least two classes; got one class only"):
+        GGPClassifier().fit(X, np.ones(20, dtype=int))
+
+
+def test_family_class_instead_of_instance():
+    with pytest.raises(TypeError, match=r"Try Poisson\(\)"):
+        GGPRegressor(families.Poisson).fit(X, np.arange(20))
+
+
+@pytest.mark.parametrize("setting", [{"inference": "mcmc"}, {"objective": "magic"}, {"inference": 3}])
+def test_unknown_settings_are_named(setting):
+    with pytest.raises((ValueError, TypeError), match="must be"):
+        GGPRegressor("poisson", **setting).fit(X, np.arange(20))
+
+
+def test_a_failed_fit_changes_nothing():
+    fresh = GGPRegressor("poisson")
+    before = copy.copy(vars(fresh))
+    with pytest.raises(ValueError):
+        fresh.fit(X, -np.ones(20))
+    assert vars(fresh) == before
+    with pytest.raises(NotFittedError):
+        fresh.predict(X)
+    fitted = GGPRegressor("poisson", optimizer=None).fit(X, np.arange(20))
+    prediction = fitted.predict(X)
+    with pytest.raises(ValueError):
+        fitted.fit(X[:, :1], -np.ones(20))
+    np.testing.assert_array_equal(fitted.predict(X), prediction)
+
+
+def test_clone_and_params():
+    model = GGPRegressor(families.NegativeBinomial(phi=2.0), 1.0 * RBF(3.0), inference="taylor")
+    other = clone(model)
+    assert other.get_params()["family__phi"] == 2.0
+    assert other.set_params(family__phi=3.0).family.phi == 3.0 and model.family.phi == 2.0
+
+
+def test_one_row_and_duplicate_rows():
+    GGPRegressor("poisson", optimizer=None).fit(X[:1], [3]).predict(X[:1])
+    same = np.repeat(X[:1], 20, axis=0)
+    model = GGPRegressor("poisson").fit(same, np.full(20, 7))
+    np.testing.assert_allclose(model.predict(same[:1]), 7, rtol=0.2)
