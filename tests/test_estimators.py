@@ -271,6 +271,12 @@ def test_bad_inputs_are_named(value):
         model.predict(bad)
 
 
+@pytest.mark.parametrize("phi", [0.0, -1.0, np.nan])
+def test_phi_must_be_positive(phi):
+    with pytest.raises(ValueError, match="phi of Gamma must be positive"):
+        GGPRegressor(families.Gamma(phi=phi)).fit(X, np.ones(20))
+
+
 def test_one_class_only():
     with pytest.raises(ValueError, match="at least two classes; got one class only"):
         GGPClassifier().fit(X, np.ones(20, dtype=int))

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, gammaln, ive, polygamma, xlogy
+from scipy.special import digamma, gammaln, ive, polygamma
 
 Array = NDArray[np.float64]
 
@@ -178,20 +178,6 @@ _NODES, _WEIGHTS = (0.5 * v for v in np.polynomial.legendre.leggauss(10))
 _NODES = _NODES + 0.5  # on [0, 1]
 
 
-def stirling_remainder(x: Array) -> Array:
-    """``log Gamma(x) - [(x - 1/2) log x - x + log(2 pi)/2]`` for x > 0: about 1/(12 x) for large x.
-
-    >>> float(stirling_remainder(np.array(1e6)).round(12))
-    8.3333e-08
-    """
-    x = np.asarray(x, dtype=float)
-    large = np.maximum(x, 10.0)
-    series = np.polynomial.polynomial.polyval(large**-2.0, _STIRLING) / large
-    small = np.minimum(x, 10.0)
-    direct = gammaln(small) - (small - 0.5) * np.log(small) + small - 0.5 * math.log(2.0 * math.pi)
-    return np.where(x > 10.0, series, direct)
-
-
 def trigamma_excess(x: Array) -> Array:
     """``x^2 psi1(x) - x``: 1 at x = 0, 1/2 for large x, where the difference itself has no digits."""
     x = np.asarray(x, dtype=float)
@@ -299,23 +285,3 @@ def log1p_minus(x: Array) -> Array:
     atanh = np.polynomial.polynomial.polyval(s * s, 1.0 / np.arange(3.0, 25.0, 2.0))
     series = -s * y + 2.0 * s**3 * atanh
     return np.where(small, series, np.log1p(np.where(small, 0.0, x)) - x)
-
-
-def kl_terms(p: Array, q: Array, log_q: Array | None = None) -> Array:
-    """``p log(p/q) - p + q``: non-negative, and their sum is KL(p || q) where both sum to one.
-
-    Near p = q it is about (p - q)^2/(2 q) and keeps its digits. ``log_q`` serves where q underflows.
-
-    >>> kl_terms(np.array([0.0, 0.5]), np.array([0.25, 0.5]))
-    array([0.25, 0.  ])
-    """
-    p, q = np.broadcast_arrays(p, q)
-    close = np.abs(p - q) < 0.3 * q
-    z = np.where(close, p - q, 0.0) / np.where(close, q, 1.0)
-    near = z * z + (1.0 + z) * log1p_minus(z)  # (1 + z) log(1 + z) - z
-    if log_q is None:
-        with np.errstate(divide="ignore"):
-            log_q = np.log(q)
-    with np.errstate(invalid="ignore"):
-        direct = xlogy(p, p) - np.where(p > 0, p * log_q, 0.0) - p + q
-    return np.where(close, q * near, direct)

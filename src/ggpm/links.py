@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit
 
+from ggpm._special import log1p_minus
+
 Array = NDArray[np.float64]
 
 
@@ -108,19 +110,13 @@ class LogSoftplus:
         return np.where(low, eta, np.log(-log_expit(-np.where(low, 0.0, eta))))
 
     def derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
-        # g = log p, p = softplus: g' = p'/p, g'' = p''/p - g'^2, g''' = p'''/p - 3 g' p''/p + 2 g'^3
-        p, (p1, p2, p3) = -log_expit(-eta), Softplus().derivatives(eta)
-        low = eta < -12.0
-        e = np.exp(np.minimum(eta, 0.0))
-        p = np.where(low, 1.0, p)
-        d1, r2, r3 = p1 / p, p2 / p, p3 / p
-        d2 = r2 - d1 * d1
-        d3 = r3 - 3.0 * d1 * r2 + 2.0 * d1**3
-        # series in e = exp(eta) for the left tail: g' = 1 - e/2 + 5 e^2/12 - 3 e^3/8 + ...
-        s1 = 1.0 - e / 2 + 5 * e**2 / 12 - 3 * e**3 / 8
-        s2 = -e / 2 + 5 * e**2 / 6 - 9 * e**3 / 8
-        s3 = -e / 2 + 5 * e**2 / 3 - 27 * e**3 / 8
-        return np.where(low, s1, d1), np.where(low, s2, d2), np.where(low, s3, d3)
+        # with p = softplus, s = p' = expit(eta), r = 1 - s: the derivatives are g1 = s/p, g2 = g1 (r - g1) and
+        # g3 = g2^2/g1 - g1 (s r + g2); r - g1 is r log1p_minus(e)/p, e = exp(eta), which keeps its digits as e -> 0
+        s, r, e = expit(eta), expit(-eta), np.exp(np.minimum(eta, 1.0))
+        p = np.where(e > 0, -log_expit(-eta), 1.0)
+        g1 = np.where(e > 0, s / p, 1.0)
+        g2 = g1 * np.where(eta < 1.0, r * log1p_minus(e) / p, r - g1)
+        return g1, g2, g2 * g2 / g1 - g1 * (s * r + g2)
 
     def inverse(self, value: Array) -> Array:
         return np.where(value < -30.0, value, Softplus().inverse(np.exp(np.maximum(value, -30.0))))

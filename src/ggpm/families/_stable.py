@@ -16,6 +16,8 @@ Array = NDArray[np.float64]
 
 HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 
+# numpy's Poisson generator ends near 9e18; from here on a count has no unit digit in float64 anyway
+_POISSON_MAX = 1e18
 # From here on the asymptotic series below are exact to rounding with the terms that are kept.
 _LARGE = 15.0
 # log z - psi(z) = 1/(2z) + sum_k B_2k / (2k z^2k), as (power, coefficient)
@@ -91,14 +93,21 @@ def _near(a: Array, b: Array, diff: Array) -> tuple[NDArray[np.bool_], Array, Ar
     return near, v, 2.0 * v * tail
 
 
-def excess_log(a: Array, b: Array, diff: Array) -> Array:
-    """``a log(a/b) - (a - b)`` >= 0 for a >= 0, b > 0, given ``diff = a - b`` (Loader's bd0).
+def excess_log(a: Array, b: Array, diff: Array | None = None, log_b: Array | None = None) -> Array:
+    """``a log(a/b) - (a - b)`` >= 0 for a, b >= 0 (Loader's bd0); its sum over parts is KL(a || b).
+
+    ``diff = a - b`` may be given where it has more digits than the difference, ``log_b`` where b underflows.
 
     >>> float(excess_log(np.array(1e8 + 1), np.array(1e8), np.array(1.0)).round(20))
     4.99999998333e-09
+    >>> excess_log(np.array([0.0, 0.5]), np.array([0.25, 0.5]))
+    array([0.25, 0.  ])
     """
+    diff = a - b if diff is None else diff
     near, v, tail = _near(a, b, diff)
-    return np.where(near, diff * v + a * tail, xlogy(a, a / b) - diff)
+    with np.errstate(invalid="ignore", divide="ignore"):  # 0 * -inf, where a = 0 has no cost
+        far = np.where(a > 0, xlogy(a, a) - a * (np.log(b) if log_b is None else log_b), 0.0) - diff
+    return np.where(near, diff * v + a * tail, far)
 
 
 def linear_minus_log(a: Array, b: Array, diff: Array) -> Array:
@@ -119,16 +128,15 @@ def bernoulli_kl(p: Array, pc: Array, q: Array, qc: Array, log_q: Array, log_qc:
     2e-18
     """
     diff = np.where(p + q < pc + qc, p - q, qc - pc)  # from the side that carries the digits
-    # the sum of two excess_log: its linear terms cancel, and neither part is negative
-    return _excess_log(p, q, log_q, diff) + _excess_log(pc, qc, log_qc, -diff)
+    # the linear terms of the two cancel, and neither part is negative
+    return excess_log(p, q, diff, log_q) + excess_log(pc, qc, -diff, log_qc)
 
 
-def _excess_log(a: Array, b: Array, log_b: Array, diff: Array) -> Array:
-    """`excess_log` for a probability b that may be 0 to rounding, with its logarithm given."""
-    near, v, tail = _near(a, b, diff)
-    with np.errstate(invalid="ignore"):  # 0 * -inf, where a = 0 has no cost
-        far = np.where(a > 0, xlogy(a, a) - a * log_b, 0.0) - diff
-    return np.where(near, diff * v + a * tail, far)
+# ---- draws ---------------------------------------------------------------------------------------------------
+def poisson_draws(rate: Array, rng: np.random.Generator) -> Array:
+    """Poisson counts; for rates beyond the generator's integers the rate itself, whose relative sd is below 1e-9."""
+    counts = rng.poisson(np.minimum(rate, _POISSON_MAX)).astype(float)
+    return np.where(rate < _POISSON_MAX, counts, np.round(rate))
 
 
 # ---- truncated normal --------------------------------------------------------------------------------------

@@ -51,6 +51,8 @@ class Family(BaseEstimator):
     def resolve(self, y: Any) -> Self:
         """This family bound to the data: number of parts, classes or levels, starting values of phi."""
         self.support.validate(y)
+        if self.phi is not None and not np.all(np.isfinite(self.log_hyper)):
+            raise ValueError(f"phi of {type(self).__name__} must be positive and finite; got {self.phi!r}.")
         return copy.copy(self)
 
     def encode(self, y: Any) -> Array:
@@ -70,7 +72,10 @@ class Family(BaseEstimator):
     @property
     def log_hyper(self) -> Array:
         """phi in unconstrained coordinates, (p,); empty for a family without hyperparameters."""
-        return np.empty(0) if self.phi is None else np.log(np.atleast_1d(np.asarray(self.phi, dtype=float)))
+        if self.phi is None:
+            return np.empty(0)
+        with np.errstate(invalid="ignore", divide="ignore"):  # `resolve` reports what is not positive
+            return np.log(np.atleast_1d(np.asarray(self.phi, dtype=float)))
 
     @property
     def log_hyper_bounds(self) -> Array:

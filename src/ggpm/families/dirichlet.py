@@ -7,17 +7,15 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, digamma, expit, polygamma
+from scipy.special import betainc, digamma, polygamma
 
 from ggpm._special import (
     digamma_increment,
     information_gap,
-    kl_terms,
-    log1p_minus,
-    stirling_remainder,
     sum_of_others,
 )
 from ggpm.curvature import NU2_MAX, Marginals, RankOne
+from ggpm.families._stable import excess_log, stirling_error
 from ggpm.families.base import Array, Family
 from ggpm.families.support import Simplex, Support
 from ggpm.links import LINKS, Link
@@ -158,7 +156,7 @@ class Dirichlet(Family):
         if self.link == "exp":
             g1, g2, g3 = np.ones_like(eta), np.zeros_like(eta), np.zeros_like(eta)
         else:
-            g1, g2, g3 = _log_softplus_derivatives(np.where(small, eta, 0.0))
+            g1, g2, g3 = LINKS["log_softplus"].derivatives(np.where(small, eta, 0.0))
         shift = np.where(small, 1.0 + alpha, alpha)
         return _Terms(alpha, sum_of_others(alpha), alpha.sum(axis=-1), J, J2, J3, g1, g2, g3, small, shift)
 
@@ -180,10 +178,10 @@ class Dirichlet(Family):
         S = alpha.sum(axis=-1, keepdims=True)
         d = alpha.shape[-1]
         log_y = np.log(y)
-        fit = S[..., 0] * kl_terms(alpha / S, y, log_y).sum(axis=-1)
+        fit = S[..., 0] * excess_log(alpha / S, y, log_b=log_y).sum(axis=-1)
         S = S[..., 0]
-        parts = 0.5 * np.log(alpha) - stirling_remainder(alpha)
-        head = stirling_remainder(S) - 0.5 * np.log(S) - 0.5 * (d - 1) * math.log(2.0 * math.pi)
+        parts = 0.5 * np.log(alpha) - stirling_error(alpha)
+        head = stirling_error(S) - 0.5 * np.log(S) - 0.5 * (d - 1) * math.log(2.0 * math.pi)
         return head + parts.sum(axis=-1) - fit - log_y.sum(axis=-1)
 
     def u(self, eta: Array, y: Array) -> Array:
@@ -271,17 +269,7 @@ class Dirichlet(Family):
         return parts / parts.sum(axis=-1, keepdims=True)
 
     def loss(self, y: Array, prediction: Array) -> Array:
-        return kl_terms(y, prediction).sum(axis=-1)  # KL(y || prediction)
-
-
-def _log_softplus_derivatives(eta: Array) -> tuple[Array, Array, Array]:
-    """Derivatives of log alpha, alpha = log(1 + e), e = exp(eta), eta <= 1: digits kept as e -> 0."""
-    e, s, r = np.exp(eta), expit(eta), expit(-eta)
-    lack = log1p_minus(e)  # alpha - e
-    alpha = np.where(e > 0, np.log1p(e), 1.0)
-    g1 = np.where(e > 0, s / alpha, 1.0)
-    g2 = g1 * r * lack / alpha  # g1 (r - g1)
-    return g1, g2, g2 * g2 / g1 - g1 * (s * r + g2)
+        return excess_log(y, prediction).sum(axis=-1)  # KL(y || prediction)
 
 
 def _log_minus_digamma(x: Array) -> Array:

@@ -7,8 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from ggpm._special import kl_terms, log_softmax, stirling_remainder, sum_of_others
+from ggpm._special import log_softmax, sum_of_others
 from ggpm.curvature import Marginals, RankOne
+from ggpm.families._stable import excess_log, stirling_error
 from ggpm.families.base import Array, Family
 from ggpm.families.support import CountVectors, Support
 
@@ -51,7 +52,7 @@ class Multinomial(Family):
         N, log_pi = y.sum(axis=-1), log_softmax(eta)
         parts = np.where(y > 0, y, 1.0)
         remainders = np.where(y > 0, _log_factorial_remainder(parts), 0.0).sum(axis=-1)
-        fit = kl_terms(y / N[..., None], np.exp(log_pi), log_pi).sum(axis=-1)
+        fit = excess_log(y / N[..., None], np.exp(log_pi), log_b=log_pi).sum(axis=-1)
         return _log_factorial_remainder(N) - remainders - N * fit
 
     def u(self, eta: Array, y: Array) -> Array:
@@ -97,9 +98,9 @@ class Multinomial(Family):
     def loss(self, y: Array, prediction: Array) -> Array:
         N = y.sum(axis=-1, keepdims=True)
         p = prediction / prediction.sum(axis=-1, keepdims=True)  # proportions, also from expected counts
-        return 2.0 * N[..., 0] * kl_terms(y / N, p).sum(axis=-1)  # unit deviance
+        return 2.0 * N[..., 0] * excess_log(y / N, p).sum(axis=-1)  # unit deviance
 
 
 def _log_factorial_remainder(n: Array) -> Array:
     """``log n! - (n log n - n)`` for n > 0."""
-    return 0.5 * np.log(2.0 * math.pi * n) + stirling_remainder(n)
+    return 0.5 * np.log(2.0 * math.pi * n) + stirling_error(n)

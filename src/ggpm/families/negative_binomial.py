@@ -5,13 +5,17 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import betaincc, expit, log_expit, xlog1py, xlogy
 
-from ggpm.families._stable import HALF_LOG_2PI, digamma_drop, excess_log, linear_minus_log, stirling_error
+from ggpm.families._stable import (
+    HALF_LOG_2PI,
+    digamma_drop,
+    excess_log,
+    linear_minus_log,
+    poisson_draws,
+    stirling_error,
+)
 from ggpm.families.base import Array, Bounds, ScalarFamily
 from ggpm.families.support import Counts
 from ggpm.links import Link, mean_link
-
-# numpy's Poisson generator ends near 9e18; from here on a count has no unit digit in float64 anyway
-_POISSON_MAX = 1e18
 
 
 class NegativeBinomial(ScalarFamily):
@@ -107,8 +111,7 @@ class NegativeBinomial(ScalarFamily):
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         rate = self.moment(eta) * rng.gamma(1.0 / self.phi, self.phi, size=eta.shape[:-1])
-        counts = rng.poisson(np.minimum(rate, _POISSON_MAX)).astype(float)
-        return np.where(rate < _POISSON_MAX, counts, np.round(rate))
+        return poisson_draws(rate, rng)
 
     def loss(self, y: Array, prediction: Array) -> Array:
         # unit deviance at this phi; a mean of zero is right about zeros and infinitely wrong about the rest
