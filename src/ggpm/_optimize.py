@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]
+
+GTOL = 1e-5  # a projected gradient this small is an optimum
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class Optimum:
     converged: bool
     n_failures: int
     message: str
+    inverse_hessian: Array
+    """An approximation of the inverse Hessian of the negative objective, as the search left it."""
 
 
 def maximise(
@@ -36,12 +41,17 @@ def maximise(
     n_restarts: int = 0,
     rng: np.random.Generator | None = None,
     max_iter: int = 200,
+    ftol: float = 1e-9,
+    inverse_hessian: Array | None = None,
     report: Callable[[int, int, float], None] | None = None,
 ) -> Optimum:
     """The best local maximum found from ``theta`` and from ``n_restarts`` random points within the bounds.
 
     An evaluation that raises `numpy.linalg.LinAlgError` or is not finite counts as a very low value: the line
     search retreats from it. Only if the very first evaluation fails is the error passed on.
+
+    ``inverse_hessian``, a guess of that of the negative objective near ``theta``, makes the first run start with steps
+    of the right size and direction; where such a run meets a bound it goes on without it.
     """
     if n_restarts and not np.all(np.isfinite(bounds)):
         raise ValueError("n_restarts_optimizer > 0 needs finite bounds for every hyperparameter.")
@@ -49,64 +59,120 @@ def maximise(
     for _ in range(n_restarts):
         assert rng is not None
         starts.append(rng.uniform(bounds[:, 0], bounds[:, 1]))
+    if not (callable(optimizer) or optimizer == "fmin_l_bfgs_b"):
+        raise ValueError(f"optimizer must be 'fmin_l_bfgs_b', a callable or None; got {optimizer!r}.")
     best: Optimum | None = None
-    for run, start in enumerate(starts):
-        found = _one_run(objective, start, bounds, optimizer, max_iter, run, report, must_start=best is None)
-        if found is not None and (best is None or found.value > best.value):
+    for number, start in enumerate(starts):
+        tell = None if report is None else partial(report, number)
+        try:
+            run = _Run(objective, start, bounds, not callable(optimizer), tell)
+        except np.linalg.LinAlgError:
+            if best is None:
+                raise
+            continue
+        found = _one_run(run, optimizer, max_iter, ftol, inverse_hessian if number == 0 else None)
+        if best is None or found.value > best.value:
             best = found
     assert best is not None
     return best
 
 
-def _one_run(objective, start, bounds, optimizer, max_iter, run, report, must_start) -> Optimum | None:
-    seen: dict[str, float] = {"worst": np.inf, "best": -np.inf, "failures": 0, "calls": 0}
-    best_theta = start
+class _Run:
+    """The negative objective as the optimiser sees it: scaled, clipped to the bounds, failures survived."""
 
-    def negative(x: Array) -> tuple[float, Array]:
-        nonlocal best_theta
-        x = np.clip(x, bounds[:, 0], bounds[:, 1])
-        seen["calls"] += 1
+    def __init__(self, objective: Objective, start: Array, bounds: Array, scaled: bool, report: Callable | None):
+        self.objective, self.bounds, self.report = objective, bounds, report
+        value, gradient = objective(start)
+        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+            raise np.linalg.LinAlgError("the objective is not finite at the start")
+        # L-BFGS-B's first step is the whole gradient when all variables are bounded: make it a step of about one
+        self.scale = 1.0 / max(1.0, float(np.max(np.abs(gradient)))) if scaled else 1.0
+        self.worst = self.best = value
+        self.best_theta, self.calls, self.failures = start, 1, 0
+        self._last = start, (value, gradient)
+        self._tell(value)
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        x = np.clip(x, self.bounds[:, 0], self.bounds[:, 1])
+        if np.array_equal(x, self._last[0]):
+            return -self.scale * self._last[1][0], -self.scale * self._last[1][1]
+        self.calls += 1
         try:
-            value, gradient = objective(x)
+            value, gradient = self.objective(x)
             if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
-                raise np.linalg.LinAlgError("objective or gradient is not finite")
+                raise np.linalg.LinAlgError("not finite")
         except np.linalg.LinAlgError:
-            if seen["calls"] == 1:
-                raise
-            seen["failures"] += 1
-            return -seen["worst"] + 1e3 * (1.0 + abs(seen["worst"])), np.zeros_like(x)
-        seen["worst"] = min(seen["worst"], value)
-        if value > seen["best"]:
-            seen["best"], best_theta = value, x.copy()
-        if report is not None:
-            report(run, int(seen["calls"]), value)
-        return -value, -gradient
+            self.failures += 1
+            return self.scale * (-self.worst + 1e3 * (1.0 + abs(self.worst))), np.zeros_like(x)
+        self.worst = min(self.worst, value)
+        if value > self.best:
+            self.best, self.best_theta = value, x.copy()
+        self._tell(value)
+        self._last = x.copy(), (value, gradient)
+        return -self.scale * value, -self.scale * gradient
 
-    try:
-        if callable(optimizer):
-            theta, _ = optimizer(negative, start, bounds)
-            negative(np.asarray(theta))
-            return Optimum(best_theta, seen["best"], 0, True, int(seen["failures"]), "user's optimizer")
-        if optimizer != "fmin_l_bfgs_b":
-            raise ValueError(f"optimizer must be 'fmin_l_bfgs_b', a callable or None; got {optimizer!r}.")
-        result = minimize(
-            negative, start, jac=True, bounds=bounds, method="L-BFGS-B",
-            options={"maxiter": max_iter, "maxcor": 20, "ftol": 1e-10, "gtol": 1e-5},
-        )  # fmt: skip
-    except np.linalg.LinAlgError:
-        if must_start:
-            raise
-        return None
-    # L-BFGS-B calls an exhausted line search abnormal; at a flat optimum it is the limit of rounding
-    flat = np.linalg.norm(_projected(result.x, result.jac, bounds), np.inf) < 1e-2
-    return Optimum(
-        best_theta,
-        seen["best"],
-        int(result.nit),
-        bool(result.success or flat),
-        int(seen["failures"]),
-        str(result.message),
+    def _tell(self, value: float) -> None:
+        if self.report is not None:
+            self.report(self.calls, value)
+
+
+def _one_run(
+    run: _Run, optimizer: str | Callable, max_iter: int, ftol: float, inverse_hessian: Array | None
+) -> Optimum:
+    start, unknown = run.best_theta, np.eye(run.best_theta.size)
+    if callable(optimizer):
+        run(np.asarray(optimizer(run, start, run.bounds)[0], dtype=float))
+        return Optimum(run.best_theta, run.best, 0, True, run.failures, "user's optimizer", unknown)
+    n_iter = 0
+    if inverse_hessian is not None:
+        found = _preconditioned(run, inverse_hessian, max_iter, ftol)
+        if found.converged:
+            return found
+        n_iter = found.n_iter
+    result = minimize(
+        run,
+        run.best_theta,
+        jac=True,
+        bounds=run.bounds,
+        method="L-BFGS-B",
+        # ftol is relative to the objective itself, gtol absolute, whatever the scale
+        options={
+            "maxiter": max_iter,
+            "maxcor": 20,
+            "gtol": GTOL * run.scale,
+            "ftol": ftol * min(1.0, run.scale * max(1.0, abs(run.best))),
+        },
     )
+    # L-BFGS-B calls an exhausted line search abnormal; at a flat optimum it is the limit of rounding
+    flat = np.max(np.abs(_projected(result.x, result.jac / run.scale, run.bounds)), initial=0.0) < 1e-2
+    return Optimum(
+        run.best_theta,
+        run.best,
+        n_iter + int(result.nit),
+        bool(result.success or flat),
+        run.failures,
+        str(result.message),
+        result.hess_inv.todense() * run.scale,
+    )
+
+
+def _preconditioned(run: _Run, inverse_hessian: Array, max_iter: int, ftol: float) -> Optimum:
+    """Search in coordinates in which the Hessian is about the identity; converged only away from the bounds."""
+    start = run.best_theta
+    T = np.linalg.cholesky(inverse_hessian)
+    low, high = run.bounds.T
+    run.scale = 1.0
+
+    def rotated(u: Array) -> tuple[float, Array]:
+        value, gradient = run(start + T @ u)
+        return value, T.T @ gradient
+
+    options = {"maxiter": max_iter, "maxcor": 20, "gtol": 1e-4, "ftol": ftol}
+    result = minimize(rotated, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options)
+    theta = start + T @ result.x
+    inside = bool(np.all((theta > low) & (theta < high)) and np.array_equal(theta, run.best_theta))
+    H = T @ result.hess_inv.todense() @ T.T
+    return Optimum(theta, run.best, int(result.nit), result.success and inside, run.failures, result.message, H)
 
 
 def _projected(x: Array, gradient: Array, bounds: Array) -> Array:

@@ -14,11 +14,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ggpm import families
-from ggpm._optimize import maximise, warn_unconverged
+from ggpm._optimize import Optimum, maximise, warn_unconverged
 from ggpm.families.base import Family
 from ggpm.inference import INFERENCES
 from ggpm.kernels import resolve_kernel
-from ggpm.objective import Evidence
+from ggpm.objective import Evidence, WarmObjective, subset_start
 from ggpm.posterior import Posterior
 from ggpm.predictive import Predictive
 
@@ -69,9 +69,9 @@ class _GGP(BaseEstimator):
         self._offset_given_ = offset is not None
         kernels = resolve_kernel(self.kernel, D, X)
         evidence = Evidence(family, kernels, X, y, _as_offset(offset, len(X), D), inference)
-        n_iter, optimum_converged = 0, True
+        n_iter, optimum_converged, z = 0, True, None
         if self.optimizer is not None and evidence.theta.size:
-            optimum = self._maximise(evidence)
+            optimum, z = self._maximise(evidence)
             evidence = evidence.at(optimum.theta)
             n_iter, optimum_converged = optimum.n_iter, optimum.converged
             if not optimum.converged:
@@ -79,7 +79,7 @@ class _GGP(BaseEstimator):
                     f"the hyperparameter search stopped early ({optimum.message}). Scale the inputs, widen the bounds, "
                     "or try n_restarts_optimizer=3."
                 )
-        value, _, approximation = evidence.evaluate(gradient=False)
+        value, _, approximation = evidence.evaluate(start=z, gradient=False)
         if not approximation.converged:
             warn_unconverged(
                 "the posterior mode was not found to full precision; predictions may be off. Try "
@@ -94,28 +94,24 @@ class _GGP(BaseEstimator):
         self.posterior_ = Posterior(evidence.kernels, X, approximation.z, approximation.solution)
         self._evidence = evidence
 
-    def _maximise(self, evidence: Evidence):
-        warm: dict[str, Array | None] = {"z": None}
-
-        def objective(theta: Array) -> tuple[float, Array]:
-            value, gradient, approximation = evidence.at(theta).evaluate(start=warm["z"])
-            warm["z"] = approximation.z
-            assert gradient is not None
-            return value, gradient
-
+    def _maximise(self, evidence: Evidence) -> tuple[Optimum, Array | None]:
         def report(run: int, calls: int, value: float) -> None:
             print(f"[ggpm] run {run}, evaluation {calls}: log evidence {value:.6f}", file=sys.stderr)
 
         seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
-        return maximise(
+        start, inverse_hessian = (evidence.theta, None) if callable(self.optimizer) else subset_start(evidence)
+        objective = WarmObjective(evidence)
+        optimum = maximise(
             objective,
-            evidence.theta,
+            start,
             evidence.bounds,
             optimizer=self.optimizer,
             n_restarts=self.n_restarts_optimizer,
             rng=np.random.default_rng(seed),
+            inverse_hessian=inverse_hessian,
             report=report if self.verbose else None,
         )
+        return optimum, objective.z
 
     def _resolve_family(self, y: Any) -> tuple[Family, Array]:
         """The family bound to the data, and the encoded y."""

@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm import kernels as kernels_module
+from ggpm._optimize import maximise
 from ggpm.families.base import Family
 from ggpm.inference import Approximation, Problem
 
 Array = NDArray[np.float64]
+
+SUBSET_FROM = 256  # rows from which the search for hyperparameters begins on a subset
 
 
 class Evidence:
@@ -47,6 +50,10 @@ class Evidence:
             other.family = self.family.with_log_hyper(theta[split:])
         return other
 
+    def rows(self, index: NDArray) -> Evidence:
+        """The evidence of some of the rows."""
+        return Evidence(self.family, self.kernels, self.X[index], self.y[index], self.offset[index], self.inference)
+
     def evaluate(self, start: Array | None = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
         """Evidence, its gradient in `theta` if asked for, and the approximation behind it."""
         evaluations = [kernels_module.evaluate(k, self.X, cache=self.cache) for k in self.kernels]
@@ -59,3 +66,39 @@ class Evidence:
         if self.family.learns_phi:
             parts.append(grad_phi)
         return approximation.log_evidence, np.concatenate(parts), approximation
+
+
+class WarmObjective:
+    """The evidence and its gradient as a function of theta; every mode search starts from the last mode."""
+
+    def __init__(self, evidence: Evidence):
+        self.evidence = evidence
+        self.z: Array | None = None
+
+    def __call__(self, theta: Array) -> tuple[float, Array]:
+        value, gradient, approximation = self.evidence.at(theta).evaluate(start=self.z)
+        self.z = approximation.z
+        assert gradient is not None
+        return value, gradient
+
+
+def subset_start(evidence: Evidence) -> tuple[Array, Array | None]:
+    """Where the search for theta begins, with a guess of the inverse Hessian there (or None).
+
+    With many rows both are learned on a quarter of them, which costs a sixty-fourth per evaluation. The answer is
+    still the full problem's: only its start is decided here.
+    """
+    n, theta = len(evidence.y), evidence.theta
+    if n < SUBSET_FROM:
+        return theta, None
+    part = evidence.rows(np.sort(np.random.default_rng(0).permutation(n)[: n // 4]))
+    start, inverse_hessian = subset_start(part)
+    try:
+        found = maximise(WarmObjective(part), start, part.bounds, ftol=1e-6, inverse_hessian=inverse_hessian)
+    except np.linalg.LinAlgError:
+        return theta, None
+    low, high = evidence.bounds.T
+    if not np.all((found.theta > low) & (found.theta < high)):
+        return theta, None
+    # four times the rows hold about four times the information
+    return found.theta, found.inverse_hessian / 4

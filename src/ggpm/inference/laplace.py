@@ -15,6 +15,12 @@ from ggpm.solvers import Solution, factorise
 
 Array = NDArray[np.float64]
 
+_State = tuple[Array, Array, float]  # z, f = K z, and the objective there
+
+CHORD_SIZE = 256  # nD from which steps with an old factorisation pay
+# One factorisation costs about n / CHORD_... such steps (measured, one thread)
+CHORD_COUPLED = 12
+CHORD_SINGLE = 120
 SUFFICIENT = 1e-4  # Armijo: the share of the predicted gain that a step must bring
 ROUNDING = 1e-13  # relative size of differences of the objective that are rounding
 
@@ -47,15 +53,12 @@ class Laplace:
         """Posterior at the mode; ``start`` is a z = K^-1 f to start from (an earlier result)."""
         z, f, psi = self._start(problem, K, start)
         trace, accepted = [psi], np.inf
-        factorised: tuple[Curvature, Solution] | None = None
+        site: _Site | None = None
         for iteration in range(self.max_iter + 1):
             eta = f + problem.offset
             u = problem.family.u(eta, problem.y)
-            U, solution, expected = _factorise(problem, K, eta, factorised)
-            factorised = U, solution
-            dz = solution.solve(u - z)
-            df = kernel_dot(K, dz)
-            decrement = float(np.sum((u - z) * df))
+            site = _factorise(problem, K, eta, site)
+            dz, df, decrement = _direction(site, K, u - z)
             small = decrement <= self.tol * (1.0 + abs(psi))
             # at the limit of rounding the decrement no longer falls
             stalled = decrement <= 1e-10 * (1.0 + abs(psi)) and decrement >= 0.25 * accepted
@@ -63,27 +66,52 @@ class Laplace:
                 break
             accepted = decrement
             step = _line_search(problem, z, f, dz, df, psi, decrement)
-            if step is None and not expected.any():
-                U, solution, expected = _factorise(problem, K, eta, None, force_expected=True)
-                factorised = U, solution
-                dz = solution.solve(u - z)
-                df = kernel_dot(K, dz)
-                step = _line_search(problem, z, f, dz, df, psi, float(np.sum((u - z) * df)))
+            if step is None and not site.expected.any():
+                site = _factorise(problem, K, eta, None, force_expected=True)
+                dz, df, ascent = _direction(site, K, u - z)
+                step = _line_search(problem, z, f, dz, df, psi, ascent)
             if step is None:
                 break
-            z, f, psi = step
-            trace.append(psi)
-        converged = bool((small or stalled) and not expected.any())
+            steps = [step]
+            if z.size >= CHORD_SIZE:
+                steps += self._chord(problem, K, site, step, decrement)
+            z, f, psi = steps[-1]
+            trace += [s[2] for s in steps]
+        assert site is not None
         return assemble(
-            problem, K, f, u, U, solution, z + dz if small or stalled else z, expected,
-            converged=converged, n_iter=iteration, trace=tuple(trace),
+            problem, K, f, u, site.U, site.solution, z + dz if small or stalled else z, site.expected,
+            converged=bool((small or stalled) and not site.expected.any()), n_iter=iteration, trace=tuple(trace),
         )  # fmt: skip
+
+    def _chord(
+        self, problem: Problem, K: Sequence[Array], site: _Site, state: _State, decrement: float
+    ) -> list[_State]:
+        """Further steps with the factorisation in hand, as long as they lead to the end for less than a new one.
+
+        They cost O(D n^2) each and converge linearly; Newton's method proper would need one or two more O(D n^3)
+        factorisations.
+        """
+        steps: list[_State] = []
+        n, D = problem.shape
+        budget = n / (CHORD_COUPLED if D > 1 else CHORD_SINGLE)
+        while True:
+            z, f, psi = state
+            dz, df, new = _direction(site, K, problem.family.u(f + problem.offset, problem.y) - z)
+            target = self.tol * (1.0 + abs(psi))
+            if new <= target or new >= decrement or np.log(target / new) < budget * np.log(new / decrement):
+                break
+            psi_new = _objective(problem, z + dz, f + df)
+            if psi_new < psi - ROUNDING * (1.0 + abs(psi)):
+                break
+            state, decrement = (z + dz, f + df, psi_new), new
+            steps.append(state)
+        return steps
 
     def gradient(self, approximation: Approximation) -> tuple[list[Array], Array]:
         """Cotangents of the kernel matrices and gradient in the family's hyperparameters."""
         return approximation.gradient(moves_with_mode=True)
 
-    def _start(self, problem: Problem, K: Sequence[Array], start: Array | None) -> tuple[Array, Array, float]:
+    def _start(self, problem: Problem, K: Sequence[Array], start: Array | None) -> _State:
         """The best of: the prior mean, the given start, or without one a Newton step from the Taylor point."""
         zero = np.zeros(problem.shape)
         best = zero, zero, problem.log_prob(zero)
@@ -108,28 +136,40 @@ def _objective(problem: Problem, z: Array, f: Array) -> float:
     return problem.log_prob(f) - 0.5 * float(np.sum(z * f))
 
 
+@dataclass(frozen=True)
+class _Site:
+    """A curvature with its factorisation, and the rows in which it is the expected one."""
+
+    U: Curvature
+    solution: Solution
+    expected: NDArray[np.bool_]
+
+
 def _factorise(
-    problem: Problem,
-    K: Sequence[Array],
-    eta: Array,
-    last: tuple[Curvature, Solution] | None,
-    force_expected: bool = False,
-) -> tuple[Curvature, Solution, NDArray[np.bool_]]:
-    """Curvature and solution at eta: observed where K^-1 + U is definite, else expected; reuses an equal one."""
+    problem: Problem, K: Sequence[Array], eta: Array, last: _Site | None, force_expected: bool = False
+) -> _Site:
+    """The site at eta: observed curvature where K^-1 + U is definite, else expected; reuses an equal one."""
     everywhere = np.ones(len(eta), dtype=bool)
     if not force_expected:
         U = problem.family.U(eta, problem.y)
-        if last is not None and _equal(U, last[0]):
-            return U, last[1], ~everywhere
+        if last is not None and not last.expected.any() and _equal(U, last.U):
+            return last
         try:
-            return U, factorise(K, U), ~everywhere
+            return _Site(U, factorise(K, U), ~everywhere)
         except NotPositiveDefinite:
             pass
     U = problem.family.U(eta, problem.y, expected=True)
     try:
-        return U, factorise(K, U), everywhere
+        return _Site(U, factorise(K, U), everywhere)
     except NotPositiveDefinite as err:
         raise InferenceError(f"the posterior precision is not positive definite ({err})") from None
+
+
+def _direction(site: _Site, K: Sequence[Array], residual: Array) -> tuple[Array, Array, float]:
+    """Newton direction in z and in f, and the squared Newton decrement."""
+    dz = site.solution.solve(residual)
+    df = kernel_dot(K, dz)
+    return dz, df, float(np.sum(residual * df))
 
 
 def _equal(a: Curvature, b: Curvature) -> bool:
@@ -141,7 +181,7 @@ def _equal(a: Curvature, b: Curvature) -> bool:
 
 def _line_search(
     problem: Problem, z: Array, f: Array, dz: Array, df: Array, psi: float, decrement: float
-) -> tuple[Array, Array, float] | None:
+) -> _State | None:
     """Halve the step until the objective rises enough; None if no step helps."""
     slack = ROUNDING * (1.0 + abs(psi))
     t = 1.0

@@ -6,17 +6,17 @@ square roots of gamma and keeps its digits as gamma -> 0. `SignedFactor` also ta
 rows are a second, smaller Cholesky factorisation on top of the positive ones, so that definiteness is read off
 the factorisations (inertia), never off the sign of a determinant.
 
-For the coupling of several dimensions by a rank-one term, with weights w (nu for the positive factor,
-sqrt(rho) omega for the signed one), both give the n×n matrices X and Y from which
-``F_j = L_C^-1 X_j`` and ``P_j = F_j K_j = L_C^-1 Y_j`` follow.
+Several dimensions are coupled by a rank-one term with weights w (nu for the positive factor, sqrt(rho) omega for
+the signed one) through a capacitance matrix C = L_C L_C^T. Each factor gives its part of C (`coupling`), the
+products ``w core(b)`` and ``core_T(w c)`` that cross from a dimension to C and back, and carries L_C^-1 through
+itself (`push`).
 """
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas
 
 from ggpm._linalg import (
     cholesky,
@@ -24,7 +24,10 @@ from ggpm._linalg import (
     cholesky_solve,
     gram,
     log_det_lower,
+    mirror,
     solve_lower,
+    symmetric_fortran,
+    symmetric_solve,
 )
 
 Array = NDArray[np.float64]
@@ -34,71 +37,81 @@ GAMMA_SMALL = 1e-6
 
 
 class PositiveFactor:
-    """Factor of ``B = I + S K S``, ``S = diag(sqrt(gamma))``, for gamma >= 0."""
+    """``B = I + S K S``, ``S = diag(sqrt(gamma))``, for gamma >= 0.
+
+    Holds the Cholesky factor of B or, once that is asked for, the inverse, in one n×n buffer.
+    """
 
     def __init__(self, K: Array, gamma: Array):
-        self.K, self.gamma, self.s = K, gamma, np.sqrt(gamma)
-        B = K * self.s
-        B *= self.s[:, None]
-        B.flat[:: len(B) + 1] += 1.0
-        self.L = cholesky(B)
-        self.log_det = log_det_lower(self.L)
+        self.K, self.gamma, self.s = symmetric_fortran(K), gamma, np.sqrt(gamma)
+        B = np.multiply(self.K, self.s[:, None], order="F")
+        B *= self.s
+        B.ravel(order="K")[:: len(B) + 1] += 1.0
+        self._L: Array | None = cholesky(B)
+        self._inverse: Array | None = None
+        self.log_det = log_det_lower(self._L)
 
-    @cached_property
-    def B_inverse(self) -> Array:
-        return cholesky_inverse(self.L)
+    def _invert(self) -> Array:
+        """Lower triangle of B^-1; takes the place of the factor."""
+        if self._inverse is None:
+            assert self._L is not None
+            self._inverse, self._L = cholesky_inverse(self._L), None
+        return self._inverse
+
+    def _solve(self, b: Array) -> Array:
+        return cholesky_solve(self._L, b) if self._L is not None else symmetric_solve(self._invert(), b)
 
     def E(self) -> Array:
-        out = self.B_inverse * self.s
+        out = mirror(self._invert()) * self.s
         out *= self.s[:, None]
         return out
 
-    def E_dot(self, b: Array) -> Array:
-        s = self.s.reshape(-1, *[1] * (b.ndim - 1))
-        return s * cholesky_solve(self.L, s * b)
+    @property
+    def edge(self) -> Array:
+        """The diagonal e with ``E b = e core(b)``."""
+        return self.s
+
+    def core(self, b: Array) -> Array:
+        """``B^-1 S b`` for b (n,) or (n, m)."""
+        return self._solve(_column(self.s, b) * b)
+
+    def core_T(self, c: Array) -> Array:
+        """``S B^-1 c``."""
+        return self.s * self._solve(c)
 
     def E_quad(self, b: Array) -> Array:
         """Column sums of ``b * (E b)`` for b (n, m)."""
-        half = solve_lower(self.L, self.s[:, None] * b)
+        scaled = self.s[:, None] * b
+        if self._L is None:
+            return np.einsum("nm,nm->m", scaled, self._solve(scaled))
+        half = solve_lower(self._L, scaled)
         return np.einsum("nm,nm->m", half, half)
 
     def V_diag(self) -> Array:
         small = self.gamma < GAMMA_SMALL
-        v = (1.0 - np.diag(self.B_inverse)) / np.where(small, 1.0, self.gamma)
+        v = (1.0 - np.diag(self._invert())) / np.where(small, 1.0, self.gamma)
         if small.any():
             v[small] = np.diag(self.K)[small] - self.E_quad(self.K[:, small])
         return v
 
     # ---- coupling, weights nu ----
-    def coupling(self, nu: Array) -> Array:
-        """This dimension's part of C, to be added to diag(1 - sum nu^2)."""
-        out = self.B_inverse * nu
+    def coupling(self, nu: Array, out: Array) -> None:
+        """Lower triangle of this dimension's part of C, which starts from diag(1 - sum nu^2)."""
+        np.multiply(self._invert(), nu, out=out)
         out *= nu[:, None]
-        return out
 
-    def X(self, nu: Array) -> Array:
-        out = self.B_inverse * self.s
-        out *= nu[:, None]
-        return out
-
-    def X_dot(self, nu: Array, b: Array) -> Array:
-        """X b for b (n,) or (n, m)."""
-        rows = (-1, *[1] * (b.ndim - 1))
-        return nu.reshape(rows) * cholesky_solve(self.L, self.s.reshape(rows) * b)
-
-    def XT_dot(self, nu: Array, c: Array) -> Array:
-        return self.s * cholesky_solve(self.L, nu * c)
-
-    def Y(self, nu: Array) -> Array:
-        """``nu B^-1 S K = nu (I - B^-1) S^-1``."""
-        small = self.gamma < GAMMA_SMALL
-        inv_s = 1.0 / np.where(small, 1.0, self.s)
-        out = self.B_inverse * -inv_s
-        out.flat[:: len(out) + 1] += inv_s
-        if small.any():
-            out[:, small] = cholesky_solve(self.L, self.s[:, None] * self.K[:, small])
-        out *= nu[:, None]
-        return out
+    def push(self, H: Array, nu: Array) -> tuple[Array, Array]:
+        """F = H nu B^-1 S and P = F K = H nu (I - B^-1) S^-1, H = L_C^-1."""
+        small = np.flatnonzero(self.gamma < GAMMA_SMALL)
+        G = np.multiply(mirror(self._invert()), nu[:, None], order="F")
+        G = blas.dtrmm(1.0, H, G, lower=1, overwrite_b=1)
+        F = G * self.s
+        inv_s = 1.0 / np.where(self.gamma < GAMMA_SMALL, 1.0, self.s)
+        G *= -inv_s
+        G += H * (nu * inv_s)
+        if small.size:
+            G[:, small] = blas.dtrmm(1.0, H, nu[:, None] * self.core(self.K[:, small]), lower=1)
+        return F, G
 
 
 class SignedFactor:
@@ -107,8 +120,10 @@ class SignedFactor:
     def __init__(self, K: Array, gamma: Array):
         self.gamma = gamma
         positive = PositiveFactor(K, np.maximum(gamma, 0.0))
-        half = solve_lower(positive.L, positive.s[:, None] * K)
-        V = K - gram(half)
+        assert positive._L is not None
+        half = solve_lower(positive._L, positive.s[:, None] * K)
+        V = gram(half)
+        np.subtract(positive.K, V, out=V)
         self.log_det = positive.log_det
         negative = np.flatnonzero(gamma < 0)
         if negative.size:
@@ -124,43 +139,47 @@ class SignedFactor:
     def E(self) -> Array:
         out = self.V * -self.gamma
         out *= self.gamma[:, None]
-        out.flat[:: len(out) + 1] += self.gamma
+        out.ravel(order="K")[:: len(out) + 1] += self.gamma
         return out
 
-    def E_dot(self, b: Array) -> Array:
-        g = self.gamma.reshape(-1, *[1] * (b.ndim - 1))
-        return g * (b - self.V @ (g * b))
+    @property
+    def edge(self) -> Array:
+        """The diagonal e with ``E b = e core(b)``."""
+        return self.gamma
+
+    def core(self, b: Array) -> Array:
+        """``(I - V Gamma) b`` for b (n,) or (n, m)."""
+        return b - self.V @ (_column(self.gamma, b) * b)
+
+    def core_T(self, c: Array) -> Array:
+        """``(I - Gamma V) c``."""
+        return c - self.gamma * (self.V @ c)
 
     def E_quad(self, b: Array) -> Array:
-        return np.einsum("nm,nm->m", b, self.E_dot(b))
+        return np.einsum("nm,nm->m", self.gamma[:, None] * b, self.core(b))
 
     def V_diag(self) -> Array:
         return np.diag(self.V).copy()
 
     # ---- coupling, weights r = sqrt(rho) omega ----
-    def coupling(self, r: Array) -> Array:
-        """This dimension's part of C, to be added to the identity."""
-        out = self.V * -r
+    def coupling(self, r: Array, out: Array) -> None:
+        """This dimension's part of C, which starts from the identity."""
+        np.multiply(self.V, -r, out=out)
         out *= r[:, None]
-        return out
 
-    def X(self, r: Array) -> Array:
-        out = self.V * -self.gamma
-        out.flat[:: len(out) + 1] += 1.0
-        out *= r[:, None]
-        return out
-
-    def X_dot(self, r: Array, b: Array) -> Array:
-        rows = (-1, *[1] * (b.ndim - 1))
-        return r.reshape(rows) * (b - self.V @ (self.gamma.reshape(rows) * b))
-
-    def XT_dot(self, r: Array, c: Array) -> Array:
-        return r * c - self.gamma * (self.V @ (r * c))
-
-    def Y(self, r: Array) -> Array:
-        return r[:, None] * self.V
+    def push(self, H: Array, r: Array) -> tuple[Array, Array]:
+        """F = H r (I - V Gamma) and P = F K = H r V."""
+        P = blas.dtrmm(1.0, H, np.multiply(self.V, r[:, None], order="F"), lower=1, overwrite_b=1)
+        F = P * -self.gamma
+        F += H * r
+        return F, P
 
 
 def factor(K: Array, gamma: Array) -> PositiveFactor | SignedFactor:
     """The factor that suits the sign of gamma."""
     return PositiveFactor(K, gamma) if np.all(gamma >= 0) else SignedFactor(K, gamma)
+
+
+def _column(w: Array, b: Array) -> Array:
+    """w (n,) in the shape that scales the rows of b, (n,) or (n, m)."""
+    return w if b.ndim == 1 else w[:, None]

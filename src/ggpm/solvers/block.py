@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm._linalg import available_memory, cholesky, cholesky_inverse, gram, log_det_lower, solve_lower
+from ggpm._linalg import available_memory, cholesky, cholesky_inverse, gram, log_det_lower, mirror, solve_lower
 from ggpm.curvature import Blocks
 
 Array = NDArray[np.float64]
@@ -38,7 +38,7 @@ class BlockSolution:
         B.flat[:: n * D + 1] += 1.0
         L = cholesky(B)
         self.log_det = log_det_lower(L)
-        E = cholesky_inverse(L).reshape(n, D, n, D)
+        E = mirror(cholesky_inverse(L)).reshape(n, D, n, D)
         E = np.einsum("iab,ibkc->iakc", S, E, optimize=True)
         E = np.einsum("iakb,kcb->iakc", E, S, optimize=True)
         self.E = E.reshape(n * D, n * D)

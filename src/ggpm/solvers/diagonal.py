@@ -31,7 +31,7 @@ class DiagonalSolution:
         # (I + U K)^-1 = I - E K
         out = r.copy()
         for j, f in enumerate(self.factors):
-            out[:, j] -= f.E_dot(self.K[min(j, len(self.K) - 1)] @ r[:, j])
+            out[:, j] -= f.edge * f.core(self.K[min(j, len(self.K) - 1)] @ r[:, j])
         return out
 
     def marginals(self) -> Diagonal:

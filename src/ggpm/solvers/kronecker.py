@@ -42,7 +42,7 @@ class KroneckerSolution:
         b = self.K @ rotated
         for s, f in self.groups:
             if f is not None:
-                rotated[:, s] -= f.E_dot(b[:, s])
+                rotated[:, s] -= f.edge[:, None] * f.core(b[:, s])
         return rotated @ self.Q.T
 
     def marginals(self) -> Blocks:

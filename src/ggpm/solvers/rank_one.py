@@ -2,9 +2,9 @@
 
 With C the capacitance matrix of the rank-one terms, ``C = L_C L_C^T``,
 
-    log|I + U K|   = sum_j log|B_j| + log|C|
-    [(K + W)^-1]_jk = delta_jk E_j - F_j^T F_k,      F_j = L_C^-1 X_j
-    V_jk            = delta_jk V_j + P_j^T P_k,      P_j = L_C^-1 Y_j
+    log|I + U K|    = sum_j log|B_j| + log|C|
+    [(K + W)^-1]_jk = delta_jk E_j - F_j^T F_k
+    V_jk            = delta_jk V_j + P_j^T P_k,      P_j = F_j K_j
 
 and U may be singular (softmax) or, with `SignedFactor`, indefinite.
 """
@@ -17,8 +17,9 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas
 
-from ggpm._linalg import cholesky, cholesky_solve, gram, log_det_lower, solve_lower
+from ggpm._linalg import cholesky, cholesky_solve, log_det_lower, mirror, solve_lower, triangular_inverse
 from ggpm.curvature import RankOne
 from ggpm.solvers._factor import PositiveFactor, SignedFactor
 
@@ -39,10 +40,11 @@ class RankOneSolution:
             weights, gap = scaled
         self.weights = np.ascontiguousarray(weights.T)  # (D, n)
         self.factors = [kind(self._K(j), np.ascontiguousarray(U.gamma[:, j])) for j in range(D)]
-        C = np.zeros((n, n))
+        C, part = np.zeros((n, n), order="F"), np.empty((n, n), order="F")
         for f, w in zip(self.factors, self.weights):
-            C += f.coupling(w)
-        C.flat[:: n + 1] += gap
+            f.coupling(w, out=part)
+            C += part
+        C.ravel(order="K")[:: n + 1] += gap
         self.L_C = cholesky(C)
         self.log_det = sum(f.log_det for f in self.factors) + log_det_lower(self.L_C)
 
@@ -51,39 +53,49 @@ class RankOneSolution:
 
     def solve(self, r: Array) -> Array:
         # (I + U K)^-1 = I - (K + W)^-1 K
-        b = np.stack([self._K(j) @ r[:, j] for j in range(r.shape[1])], axis=1) if len(self.K) > 1 else self.K[0] @ r
-        pairs = list(zip(self.factors, self.weights))
-        c = cholesky_solve(self.L_C, np.sum([f.X_dot(w, b[:, j]) for j, (f, w) in enumerate(pairs)], axis=0))
-        columns = [f.E_dot(b[:, j]) - f.XT_dot(w, c) for j, (f, w) in enumerate(pairs)]
-        return r - np.stack(columns, axis=1)
+        b = (self.K[0] @ r).T if len(self.K) == 1 else [K @ r[:, j] for j, K in enumerate(self.K)]
+        cores = [f.core(b_j) for f, b_j in zip(self.factors, b)]
+        c = cholesky_solve(self.L_C, np.einsum("jn,jn->n", self.weights, cores))
+        out = r.copy()
+        for j, (f, w) in enumerate(zip(self.factors, self.weights)):
+            out[:, j] -= f.edge * cores[j] - f.core_T(w * c)
+        return out
 
     @cached_property
-    def _P(self) -> list[Array]:
-        return [solve_lower(self.L_C, f.Y(w), overwrite=True) for f, w in zip(self.factors, self.weights)]
+    def _pass(self) -> tuple[list[Array], RankOneMarginals]:
+        """The precision blocks and the marginals, from F_j and P_j of every dimension in turn."""
+        H = triangular_inverse(self.L_C.copy(order="F"))
+        blocks: list[Array] = []
+        v, P = [], []
+        for f, w in zip(self.factors, self.weights):
+            v.append(f.V_diag())
+            if blocks and len(self.K) == 1:
+                blocks[0] += f.E()
+            else:
+                blocks.append(f.E())
+            F, P_j = f.push(H, w)
+            blocks[-1] = blas.dsyrk(-1.0, F, beta=1.0, c=blocks[-1], trans=1, lower=1, overwrite_c=1)
+            P.append(P_j)
+        return [mirror(block) for block in blocks], RankOneMarginals(np.stack(v, axis=1), P)
 
     def marginals(self) -> RankOneMarginals:
-        return RankOneMarginals(np.stack([f.V_diag() for f in self.factors], axis=1), self._P)
+        return self._pass[1]
 
     def precision(self) -> list[Array]:
-        blocks: list[Array] = []
-        for f, w in zip(self.factors, self.weights):
-            block = f.E()
-            block -= gram(solve_lower(self.L_C, f.X(w), overwrite=True))
-            if blocks and len(self.K) == 1:
-                blocks[0] += block
-            else:
-                blocks.append(block)
-        return blocks
+        return self._pass[0]
 
     def reduction(self, K_star: Sequence[Array]) -> Array:
         D, m = len(self.factors), K_star[0].shape[1]
         out = np.zeros((m, D, D))
-        half = np.empty((D, *K_star[0].shape))
+        half = np.empty((D, *K_star[0].shape), order="F")
         for j, (f, w) in enumerate(zip(self.factors, self.weights)):
-            k = K_star[j if len(K_star) > 1 else 0]
-            out[:, j, j] = f.E_quad(k)
-            half[j] = solve_lower(self.L_C, f.X_dot(w, k))
-        out -= np.einsum("jnm,knm->mjk", half, half, optimize=False)
+            k_star = K_star[j if len(K_star) > 1 else 0]
+            out[:, j, j] = f.E_quad(k_star)
+            half[j] = solve_lower(self.L_C, w[:, None] * f.core(k_star), overwrite=True)
+        for j in range(D):
+            for k in range(j + 1):
+                out[:, j, k] -= np.einsum("nm,nm->m", half[j], half[k])
+                out[:, k, j] = out[:, j, k]
         return out
 
 
