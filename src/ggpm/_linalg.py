@@ -6,6 +6,7 @@ A C-ordered symmetric matrix *is* its own Fortran-ordered transpose, so nothing 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from scipy.linalg import blas, lapack
 
 Array = NDArray[np.float64]
 
-_STRIP = 128  # rows per strip when a triangle is mirrored: stays in cache
+_STRIP = 128  # rows or columns that are worked on at a time in elementwise steps
 _UPPER = np.triu(np.ones((_STRIP, _STRIP), dtype=bool), 1)
 _LEAF = 80  # order below which a triangular inverse is left to LAPACK
 
@@ -60,14 +61,17 @@ def triangular_inverse(L: Array) -> Array:
 
 def mirror(A: Array) -> Array:
     """Copy the lower triangle of a square matrix onto its upper one, in place."""
-    n = len(A)
-    for start in range(0, n, _STRIP):
-        stop = min(start + _STRIP, n)
-        A[start:stop, stop:] = A[stop:, start:stop].T
-        block = A[start:stop, start:stop]
-        upper = _UPPER[: stop - start, : stop - start]
-        np.copyto(block, block.T.copy(), where=upper)
+    for here in strips(len(A)):
+        A[here, here.stop :] = A[here.stop :, here].T
+        block = A[here, here]
+        np.copyto(block, block.T.copy(), where=_UPPER[: len(block), : len(block)])
     return A
+
+
+def strips(n: int) -> Iterator[slice]:
+    """Consecutive slices of 0 .. n-1 that keep an n-row strip in cache."""
+    for start in range(0, n, _STRIP):
+        yield slice(start, min(start + _STRIP, n))
 
 
 def solve_lower(L: Array, B: Array, transposed: bool = False, overwrite: bool = False) -> Array:

@@ -92,6 +92,7 @@ class _GGP(BaseEstimator):
         self.n_iter_ = n_iter
         self.converged_ = bool(approximation.converged and optimum_converged)
         self.posterior_ = Posterior(evidence.kernels, X, approximation.z, approximation.solution)
+        evidence.forget_distances()
         self._evidence = evidence
 
     def _maximise(self, evidence: Evidence) -> tuple[Optimum, Array | None]:

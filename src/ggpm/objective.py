@@ -26,6 +26,10 @@ class Evidence:
         self.inference = inference
         self.cache = kernels_module.Distances(X)
 
+    def forget_distances(self) -> None:
+        """Give back the memory of the distances between rows; they are computed again when needed."""
+        self.cache = kernels_module.Distances(self.X)
+
     @property
     def theta(self) -> Array:
         """The current log-hyperparameters."""

@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas
 
+from ggpm._linalg import fortran, mirror
 from ggpm.curvature import Curvature, PlusOuter
 from ggpm.families.base import Family
 from ggpm.solvers import Solution, factorise
@@ -86,21 +88,22 @@ class Approximation:
             s += self.U.dot(r) - p.family.U(eta, p.y).dot(r)
         u_phi = p.family.u_phi(eta, p.y)
         grad_phi = p.family.log_prob_phi(eta, p.y).sum(axis=0) - 0.5 * d_phi + np.einsum("nj,njp->p", r, u_phi)
-        # dL/dK_j = 1/2 z z^T - 1/2 [(K+W)^-1]_jj + 1/2 (q z^T + z q^T) = ((z+q)(z+q)^T - q q^T - [..]_jj) / 2
+        # dL/dK_j = (z z^T - [(K+W)^-1]_jj + q z^T + z q^T)/2 = ((z+q)(z+q)^T - q q^T - [(K+W)^-1]_jj)/2
         if moves_with_mode:
             q = self.solution.solve(s)
             grad_phi += np.einsum("nj,njp->p", kernel_dot(self.K, q), u_phi)
-            left, minus = self.z + q, q
+            terms = [(0.5, self.z + q), (-0.5, q)]
         else:
             grad_phi += p.family.expansion_pullback(p.y, s)
-            left, minus = self.z, np.zeros((len(s), 0))
+            terms = [(0.5, self.z)]
         cotangents = self.solution.precision()
         for j, G in enumerate(cotangents):
             columns = slice(j, j + 1) if len(cotangents) > 1 else slice(None)
-            G *= -0.5
-            G += left[:, columns] @ (0.5 * left[:, columns].T)
-            if minus.size:
-                G -= minus[:, columns] @ (0.5 * minus[:, columns].T)
+            beta = -0.5
+            for alpha, a in terms:
+                G = blas.dsyrk(alpha, fortran(a[:, columns]), beta=beta, c=G, lower=1, overwrite_c=1)
+                beta = 1.0
+            cotangents[j] = mirror(G)
         return cotangents, grad_phi
 
 

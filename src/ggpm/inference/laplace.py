@@ -21,6 +21,7 @@ CHORD_SIZE = 256  # nD from which steps with an old factorisation pay
 # One factorisation costs about n / CHORD_... such steps (measured, one thread)
 CHORD_COUPLED = 12
 CHORD_SINGLE = 120
+CHORD_MOST = 15
 SUFFICIENT = 1e-4  # Armijo: the share of the predicted gain that a step must bring
 ROUNDING = 1e-13  # relative size of differences of the objective that are rounding
 
@@ -57,7 +58,10 @@ class Laplace:
         for iteration in range(self.max_iter + 1):
             eta = f + problem.offset
             u = problem.family.u(eta, problem.y)
-            site = _factorise(problem, K, eta, site)
+            U = problem.family.U(eta, problem.y)
+            if site is None or site.expected.any() or not _equal(U, site.U):
+                site = None  # gives its memory back before the next one is built
+                site = _factorise(problem, K, eta, U)
             dz, df, decrement = _direction(site, K, u - z)
             small = decrement <= self.tol * (1.0 + abs(psi))
             # at the limit of rounding the decrement no longer falls
@@ -67,7 +71,8 @@ class Laplace:
             accepted = decrement
             step = _line_search(problem, z, f, dz, df, psi, decrement)
             if step is None and not site.expected.any():
-                site = _factorise(problem, K, eta, None, force_expected=True)
+                site = None
+                site = _factorise(problem, K, eta, None)
                 dz, df, ascent = _direction(site, K, u - z)
                 step = _line_search(problem, z, f, dz, df, psi, ascent)
             if step is None:
@@ -93,7 +98,7 @@ class Laplace:
         """
         steps: list[_State] = []
         n, D = problem.shape
-        budget = n / (CHORD_COUPLED if D > 1 else CHORD_SINGLE)
+        budget = min(n / (CHORD_COUPLED if D > 1 else CHORD_SINGLE), CHORD_MOST)
         while True:
             z, f, psi = state
             dz, df, new = _direction(site, K, problem.family.u(f + problem.offset, problem.y) - z)
@@ -145,15 +150,10 @@ class _Site:
     expected: NDArray[np.bool_]
 
 
-def _factorise(
-    problem: Problem, K: Sequence[Array], eta: Array, last: _Site | None, force_expected: bool = False
-) -> _Site:
-    """The site at eta: observed curvature where K^-1 + U is definite, else expected; reuses an equal one."""
+def _factorise(problem: Problem, K: Sequence[Array], eta: Array, U: Curvature | None) -> _Site:
+    """The site at eta: with the observed curvature U if K^-1 + U is definite, else with the expected one."""
     everywhere = np.ones(len(eta), dtype=bool)
-    if not force_expected:
-        U = problem.family.U(eta, problem.y)
-        if last is not None and not last.expected.any() and _equal(U, last.U):
-            return last
+    if U is not None:
         try:
             return _Site(U, factorise(K, U), ~everywhere)
         except NotPositiveDefinite:

@@ -26,6 +26,7 @@ from ggpm._linalg import (
     log_det_lower,
     mirror,
     solve_lower,
+    strips,
     symmetric_fortran,
     symmetric_solve,
 )
@@ -61,8 +62,9 @@ class PositiveFactor:
     def _solve(self, b: Array) -> Array:
         return cholesky_solve(self._L, b) if self._L is not None else symmetric_solve(self._invert(), b)
 
-    def E(self) -> Array:
-        out = mirror(self._invert()) * self.s
+    def E(self, out: Array | None = None) -> Array:
+        """Lower triangle of E."""
+        out = np.multiply(self._invert(), self.s, out=out, order="F")
         out *= self.s[:, None]
         return out
 
@@ -100,18 +102,20 @@ class PositiveFactor:
         np.multiply(self._invert(), nu, out=out)
         out *= nu[:, None]
 
-    def push(self, H: Array, nu: Array) -> tuple[Array, Array]:
-        """F = H nu B^-1 S and P = F K = H nu (I - B^-1) S^-1, H = L_C^-1."""
+    def push(self, H: Array, nu: Array, F: Array) -> Array:
+        """P = F K = H nu (I - B^-1) S^-1, H = L_C^-1; F = H nu B^-1 S is written into the given buffer."""
         small = np.flatnonzero(self.gamma < GAMMA_SMALL)
         G = np.multiply(mirror(self._invert()), nu[:, None], order="F")
         G = blas.dtrmm(1.0, H, G, lower=1, overwrite_b=1)
-        F = G * self.s
-        inv_s = 1.0 / np.where(self.gamma < GAMMA_SMALL, 1.0, self.s)
-        G *= -inv_s
-        G += H * (nu * inv_s)
+        np.multiply(G, self.s, out=F)
+        G *= -1.0 / np.where(self.gamma < GAMMA_SMALL, 1.0, self.s)
+        for columns in strips(len(H)):  # P = (H nu - G) S^-1, H being lower triangular
+            rows = slice(columns.start, None)
+            scale = nu[columns] / np.where(self.gamma < GAMMA_SMALL, 1.0, self.s)[columns]
+            G[rows, columns] += H[rows, columns] * scale
         if small.size:
             G[:, small] = blas.dtrmm(1.0, H, nu[:, None] * self.core(self.K[:, small]), lower=1)
-        return F, G
+        return G
 
 
 class SignedFactor:
@@ -136,8 +140,8 @@ class SignedFactor:
             V += gram(solve_lower(L, rows))
         self.V = V
 
-    def E(self) -> Array:
-        out = self.V * -self.gamma
+    def E(self, out: Array | None = None) -> Array:
+        out = np.multiply(self.V, -self.gamma, out=out, order="F")
         out *= self.gamma[:, None]
         out.ravel(order="K")[:: len(out) + 1] += self.gamma
         return out
@@ -167,12 +171,14 @@ class SignedFactor:
         np.multiply(self.V, -r, out=out)
         out *= r[:, None]
 
-    def push(self, H: Array, r: Array) -> tuple[Array, Array]:
-        """F = H r (I - V Gamma) and P = F K = H r V."""
+    def push(self, H: Array, r: Array, F: Array) -> Array:
+        """P = F K = H r V, H = L_C^-1; F = H r (I - V Gamma) is written into the given buffer."""
         P = blas.dtrmm(1.0, H, np.multiply(self.V, r[:, None], order="F"), lower=1, overwrite_b=1)
-        F = P * -self.gamma
-        F += H * r
-        return F, P
+        np.multiply(P, -self.gamma, out=F)
+        for columns in strips(len(H)):
+            rows = slice(columns.start, None)
+            F[rows, columns] += H[rows, columns] * r[columns]
+        return P
 
 
 def factor(K: Array, gamma: Array) -> PositiveFactor | SignedFactor:

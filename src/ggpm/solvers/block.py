@@ -84,8 +84,8 @@ class BlockSolution:
 
     def precision(self) -> list[Array]:
         n, D = self.shape
-        blocks = [self.E.reshape(n, D, n, D)[:, j, :, j].copy() for j in range(D)]
-        return blocks if len(self.K) > 1 or D == 1 else [np.sum(blocks, axis=0)]
+        blocks = [self.E.reshape(n, D, n, D)[:, j, :, j].copy(order="F") for j in range(D)]
+        return blocks if len(self.K) > 1 or D == 1 else [np.asfortranarray(np.sum(blocks, axis=0))]
 
     def reduction(self, K_star: Sequence[Array]) -> Array:
         n, D = self.shape

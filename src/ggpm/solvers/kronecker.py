@@ -53,7 +53,7 @@ class KroneckerSolution:
         return Blocks(self._unrotate(v))
 
     def precision(self) -> list[Array]:
-        total = np.zeros_like(self.K)
+        total = np.zeros(self.K.shape, order="F")
         for s, f in self.groups:
             if f is not None:
                 total += (s.stop - s.start) * f.E()

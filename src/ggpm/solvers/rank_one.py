@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from ggpm._linalg import cholesky, cholesky_solve, log_det_lower, mirror, solve_lower, triangular_inverse
+from ggpm._linalg import cholesky, cholesky_solve, fortran, log_det_lower, solve_lower, strips, triangular_inverse
 from ggpm.curvature import RankOne
 from ggpm.solvers._factor import PositiveFactor, SignedFactor
 
@@ -27,7 +27,10 @@ Array = NDArray[np.float64]
 
 
 class RankOneSolution:
-    """`Solution` for ``U_i = diag(gamma_i) - rho_i omega_i omega_i^T``."""
+    """`Solution` for ``U_i = diag(gamma_i) - rho_i omega_i omega_i^T``.
+
+    Holds the Cholesky factor of C until `marginals` or `precision` is asked for, then its inverse H = L_C^-1.
+    """
 
     def __init__(self, K: Sequence[Array], U: RankOne):
         self.K = K
@@ -45,8 +48,9 @@ class RankOneSolution:
             f.coupling(w, out=part)
             C += part
         C.ravel(order="K")[:: n + 1] += gap
-        self.L_C = cholesky(C)
-        self.log_det = sum(f.log_det for f in self.factors) + log_det_lower(self.L_C)
+        self._L_C: Array | None = cholesky(C)
+        self._H: Array | None = None
+        self.log_det = sum(f.log_det for f in self.factors) + log_det_lower(self._L_C)
 
     def _K(self, j: int) -> Array:
         return self.K[j if len(self.K) > 1 else 0]
@@ -55,28 +59,35 @@ class RankOneSolution:
         # (I + U K)^-1 = I - (K + W)^-1 K
         b = (self.K[0] @ r).T if len(self.K) == 1 else [K @ r[:, j] for j, K in enumerate(self.K)]
         cores = [f.core(b_j) for f, b_j in zip(self.factors, b)]
-        c = cholesky_solve(self.L_C, np.einsum("jn,jn->n", self.weights, cores))
+        c = self._C_solve(np.einsum("jn,jn->n", self.weights, cores))
         out = r.copy()
         for j, (f, w) in enumerate(zip(self.factors, self.weights)):
             out[:, j] -= f.edge * cores[j] - f.core_T(w * c)
         return out
 
+    def _C_solve(self, b: Array) -> Array:
+        if self._L_C is not None:
+            return cholesky_solve(self._L_C, b)
+        return blas.dtrmv(self._H, blas.dtrmv(self._H, b, lower=1), lower=1, trans=1)
+
     @cached_property
     def _pass(self) -> tuple[list[Array], RankOneMarginals]:
         """The precision blocks and the marginals, from F_j and P_j of every dimension in turn."""
-        H = triangular_inverse(self.L_C.copy(order="F"))
+        assert self._L_C is not None
+        H = self._H = triangular_inverse(self._L_C)
+        self._L_C = None
         blocks: list[Array] = []
         v, P = [], []
+        buffer = np.empty_like(H)
         for f, w in zip(self.factors, self.weights):
             v.append(f.V_diag())
             if blocks and len(self.K) == 1:
-                blocks[0] += f.E()
+                blocks[0] += f.E(out=buffer)
             else:
                 blocks.append(f.E())
-            F, P_j = f.push(H, w)
-            blocks[-1] = blas.dsyrk(-1.0, F, beta=1.0, c=blocks[-1], trans=1, lower=1, overwrite_c=1)
-            P.append(P_j)
-        return [mirror(block) for block in blocks], RankOneMarginals(np.stack(v, axis=1), P)
+            P.append(f.push(H, w, F=buffer))
+            blocks[-1] = blas.dsyrk(-1.0, buffer, beta=1.0, c=blocks[-1], trans=1, lower=1, overwrite_c=1)
+        return blocks, RankOneMarginals(np.stack(v, axis=1), P)
 
     def marginals(self) -> RankOneMarginals:
         return self._pass[1]
@@ -91,7 +102,11 @@ class RankOneSolution:
         for j, (f, w) in enumerate(zip(self.factors, self.weights)):
             k_star = K_star[j if len(K_star) > 1 else 0]
             out[:, j, j] = f.E_quad(k_star)
-            half[j] = solve_lower(self.L_C, w[:, None] * f.core(k_star), overwrite=True)
+            crossed = fortran(w[:, None] * f.core(k_star))
+            if self._L_C is not None:
+                half[j] = solve_lower(self._L_C, crossed, overwrite=True)
+            else:
+                half[j] = blas.dtrmm(1.0, self._H, crossed, lower=1, overwrite_b=1)
         for j in range(D):
             for k in range(j + 1):
                 out[:, j, k] -= np.einsum("nm,nm->m", half[j], half[k])
@@ -111,10 +126,13 @@ class RankOneMarginals:
         return self.v + np.stack([np.einsum("mi,mi->i", p, p) for p in self.P], axis=1)
 
     def dot(self, w: Array) -> Array:
-        total = np.zeros_like(self.P[0])
-        for j, p in enumerate(self.P):
-            total += p * w[:, j]
-        return self.v * w + np.stack([np.einsum("mi,mi->i", p, total) for p in self.P], axis=1)
+        out = self.v * w
+        for rows in strips(len(w)):
+            columns = [p[:, rows] for p in self.P]
+            total = sum(p * w[rows, j] for j, p in enumerate(columns))
+            for j, p in enumerate(columns):
+                out[rows, j] += np.einsum("mi,mi->i", p, total)
+        return out
 
     def dense(self) -> Array:
         n, D = self.v.shape
