@@ -252,7 +252,7 @@ def test_cdf_and_quantile_are_inverse():
     assert np.all(counts.cdf(k) >= 0.5 - 1e-6)
     assert np.all(counts.cdf(np.maximum(k - 1, 0))[k > 0] < 0.5 + 1e-6)
     with pytest.raises(ValueError, match="no order"):
-        predictive_for("von_mises").cdf(np.zeros(3))
+        predictive_for("von_mises_fisher").cdf(np.eye(3))
     with pytest.raises(ValueError, match="between 0 and 1"):
         p.quantile(1.5)
     with pytest.raises(ValueError, match="rows"):

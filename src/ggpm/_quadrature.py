@@ -7,7 +7,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv, gammaln, ndtri
-from scipy.stats import qmc
 
 Array = NDArray[np.float64]
 
@@ -42,7 +41,7 @@ def standard_normal_nodes(D: int, coarse: bool = False) -> tuple[Array, Array]:
         nodes, weights = nodes[square <= radius**2], np.exp(-0.5 * square[square <= radius**2])
         return nodes, weights / weights.sum()
     log2 = SOBOL_LOG2_COARSE if coarse else SOBOL_LOG2
-    half = ndtri(qmc.Sobol(D, seed=0).random_base2(log2 - 1).clip(1e-12, 1 - 1e-12))
+    half = ndtri(_sobol(D).random_base2(log2 - 1).clip(1e-12, 1 - 1e-12))
     nodes = np.concatenate([half, -half])
     return nodes, np.full(len(nodes), 1.0 / len(nodes))
 
@@ -57,7 +56,7 @@ def centred_nodes(D: int) -> tuple[Array, Array]:
     if D in TRAPEZOID:
         nodes, weights = standard_normal_nodes(D)
         return nodes, np.log(weights) + 0.5 * np.sum(nodes**2, axis=1)
-    uniform = qmc.Sobol(D + 1, seed=0).random_base2(SOBOL_LOG2_CENTRED).clip(1e-12, 1 - 1e-12)
+    uniform = _sobol(D + 1).random_base2(SOBOL_LOG2_CENTRED).clip(1e-12, 1 - 1e-12)
     scale = 2.0 * gammaincinv(T_DF / 2, uniform[:, 0]) / T_DF  # chi-squared / df
     nodes = ndtri(uniform[:, 1:]) / np.sqrt(scale)[:, None]
     square = np.sum(nodes**2, axis=1)
@@ -66,6 +65,12 @@ def centred_nodes(D: int) -> tuple[Array, Array]:
         - 0.5 * (T_DF + D) * np.log1p(square / T_DF)
     )  # fmt: skip
     return nodes, -log_t - 0.5 * D * np.log(2 * np.pi) - np.log(len(nodes))
+
+
+def _sobol(dimension: int):
+    from scipy.stats import qmc  # scipy.stats is slow to import, and one or two latents never need it
+
+    return qmc.Sobol(dimension, seed=0)
 
 
 def square_root(cov: Array) -> Array:

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from ggpm import families
+from ggpm import _frames, families
 from ggpm._optimize import Optimum, maximise, warn_unconverged
+from ggpm._output import FramedOutput
 from ggpm.families.base import Family
+from ggpm.families.support import Real
 from ggpm.inference import INFERENCES
 from ggpm.kernels import resolve_kernel
 from ggpm.objective import Evidence, WarmObjective, subset_start
@@ -25,7 +27,7 @@ from ggpm.predictive import Predictive
 Array = NDArray[np.float64]
 
 
-class _GGP(BaseEstimator):
+class _GGP(FramedOutput, BaseEstimator):
     """What the three estimators share: learning, the latent posterior, predictive distributions."""
 
     kernel: Any
@@ -55,13 +57,16 @@ class _GGP(BaseEstimator):
         # all work happens on a copy, so that a failed fit leaves this estimator as it was
         work = copy.copy(self)
         work._fit(X, y, offset)
-        self.__dict__.update(vars(work))
+        vars(self).clear()  # names of an earlier fit must not outlive it
+        vars(self).update(vars(work))
         return self
 
     def _fit(self, X: Any, y: Any, offset: Any) -> None:
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=1)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        self.target_names_ = _frames.names_of(y)
+        self._target_kind = _frames.kind_of(y)
         family, y = self._resolve_family(y)
         check_consistent_length(X, y)
         inference = self._resolve_inference()
@@ -161,15 +166,30 @@ class _GGP(BaseEstimator):
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, offset: Any = None, trials: Any = None):
         """Draws of y, independent between rows, with the draws on the last axis as in scikit-learn."""
         draws = self.predict_dist(X, offset=offset, trials=trials).sample(n_samples, random_state)
-        return np.moveaxis(draws, 0, -1)
+        return self._labelled(np.moveaxis(draws, 0, -1))
 
     def log_predictive_density(self, X: Any, y: Any, *, offset: Any = None) -> Array:
-        """Log predictive density of each row of y, (m,)."""
+        """Log predictive density of each row of y, (m,).
+
+        >>> X = np.arange(6.0)[:, None]
+        >>> GGPRegressor("poisson").fit(X, np.arange(6)).log_predictive_density(X, np.arange(6)).shape
+        (6,)
+        """
         return self.predict_dist(X, offset=offset).log_prob(self._codes(y))
 
     def _codes(self, y: Any) -> Any:
         """y as the family knows it (classifiers: codes of the labels)."""
-        return y
+        names = _frames.names_of(y)
+        if names and self.target_names_ and len(names) > 1 and names != self.target_names_:
+            raise ValueError(
+                f"the columns of y must be those of fit, {', '.join(self.target_names_)}; got {', '.join(names)}. "
+                f"Try y[{self.target_names_}]."
+            )
+        return _frames.values_of(y)
+
+    def _labelled(self, draws: NDArray) -> NDArray:
+        """Draws of the family as the user knows them (classifiers: labels)."""
+        return draws
 
 
 class GGPRegressor(RegressorMixin, _GGP):
@@ -238,21 +258,34 @@ class GGPRegressor(RegressorMixin, _GGP):
         self.verbose = verbose
 
     def _resolve_family(self, y: Any) -> tuple[Family, Array]:
-        family = families.get(self.family).resolve(y)
-        return family, family.encode(y)
+        values = _frames.values_of(y)
+        family = families.get(self.family).resolve(values)
+        return family, family.encode(values)
 
-    def predict(self, X: Any, *, offset: Any = None, trials: Any = None) -> Array:
-        """Predictive mean in the space of y."""
-        return self.predict_dist(X, offset=offset, trials=trials).mean()
+    def predict(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
+        """Predictive mean in the space of y; a data frame where y was one of several columns."""
+        mean = self.predict_dist(X, offset=offset, trials=trials).mean()
+        return self._framed(mean, X, self.target_names_, automatic=True)
 
     def score(self, X: Any, y: Any, *, offset: Any = None) -> float:
         """1 - (loss of the predictions) / (loss of the best constant), with the family's unit loss."""
-        prediction = self.predict(X, offset=offset)
-        encoded = self.family_.encode(y)
+        prediction = self.predict_dist(X, offset=offset).mean()
+        encoded = self.family_.encode(self._codes(y))
         check_consistent_length(prediction, encoded)
         loss = float(np.sum(self.family_.loss(encoded, prediction)))
         constant = np.repeat(self.family_.constant(encoded), len(encoded), axis=0)
         return 1.0 - loss / float(np.sum(self.family_.loss(encoded, constant)))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        try:
+            support = families.get(self.family).support
+        except (TypeError, ValueError):  # a bad parameter is told by fit
+            return tags
+        tags.target_tags.positive_only = support.low >= 0
+        tags.target_tags.multi_output = hasattr(support, "columns")
+        tags.target_tags.single_output = not hasattr(support, "columns") or isinstance(support, Real)
+        return tags
 
 
 class _ClassifierBase(ClassifierMixin, _GGP):
@@ -261,14 +294,13 @@ class _ClassifierBase(ClassifierMixin, _GGP):
     classes_: NDArray
 
     def _resolve_family(self, y: Any) -> tuple[Family, Array]:
-        y = np.asarray(y)
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = y[:, 0]
-        if y.ndim != 1:
+        given, y = y, _frames.values_of(y)
+        if y.ndim > 2 or (y.ndim == 2 and y.shape[1] != 1):
             raise ValueError(f"y must be one label per row; got an array of shape {y.shape}.")
+        y = column_or_1d(y, warn=_frames.kind_of(given) is None)
         check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=1, input_name="y")
         check_classification_targets(y)
-        self.classes_ = self._order(y)
+        self.classes_ = self._order(y, _frames.order_of(given))
         if len(self.classes_) < 2:
             raise ValueError(
                 f"y must have at least two classes; got one class only ({self.classes_[0]!r}). Nothing can be learned "
@@ -279,28 +311,47 @@ class _ClassifierBase(ClassifierMixin, _GGP):
         family = family.resolve(codes)
         return family, family.encode(codes)
 
-    def _order(self, y: NDArray) -> NDArray:
+    def _order(self, y: NDArray, given: list | None) -> NDArray:
         return np.unique(y)
 
     def _family_for(self, n_classes: int) -> Family:
         raise NotImplementedError
 
     def _codes(self, y: Any) -> Array:
-        y = np.asarray(y).reshape(-1)
+        y = _frames.values_of(y).reshape(-1)
         lookup = {label: code for code, label in enumerate(self.classes_.tolist())}
         unknown = sorted({str(label) for label in y.tolist() if label not in lookup})
         if unknown:
             raise ValueError(f"y has labels that were not seen in fit: {', '.join(unknown[:5])}.")
         return np.array([lookup[label] for label in y.tolist()], dtype=float)
 
-    def predict_proba(self, X: Any, *, offset: Any = None) -> Array:
-        """Probability of each class, (m, number of classes), columns as in `classes_`."""
-        p = self.predict_dist(X, offset=offset).mean()
-        return np.stack([1.0 - p, p], axis=1) if p.ndim == 1 else p
+    def _labelled(self, draws: NDArray) -> NDArray:
+        return self.classes_[draws.astype(int)]
 
-    def predict(self, X: Any, *, offset: Any = None) -> NDArray:
+    def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
+        """Probability of each class, (m, number of classes), columns as in `classes_`."""
+        p = self.predict_dist(X, offset=offset).probabilities()
+        return self._framed(p, X, [str(label) for label in self.classes_])
+
+    def predict(self, X: Any, *, offset: Any = None) -> Any:
         """The most probable label of each row."""
-        return self.classes_[np.argmax(self.predict_proba(X, offset=offset), axis=1)]
+        best = np.argmax(self.predict_dist(X, offset=offset).probabilities(), axis=1)
+        return self._framed(self.classes_[best], X, self.target_names_)
+
+    def predict_top_k(self, X: Any, k: int = 3, *, offset: Any = None) -> tuple[NDArray, Array]:
+        """The k most probable labels of each row, best first, and their probabilities, (m, k) each.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> iris = load_iris()
+        >>> model = GGPClassifier(optimizer=None).fit(iris.data[::5], iris.target_names[iris.target[::5]])
+        >>> labels, probabilities = model.predict_top_k(iris.data[:1], 2)
+        >>> str(labels[0, 0]), bool(probabilities[0, 0] > probabilities[0, 1])
+        ('setosa', True)
+        """
+        codes, probabilities = self.predict_dist(X, offset=offset).top_k(k)
+        return self.classes_[codes], probabilities
 
 
 class GGPClassifier(_ClassifierBase):
@@ -348,7 +399,8 @@ class GGPOrdinalClassifier(_ClassifierBase):
     Parameters are those of `GGPClassifier` and
 
     order : list of labels, lowest first, or None
-        None sorts the labels. Labels may be listed that do not occur in y.
+        None takes the order of an ordered categorical (pandas) or an Enum (polars), and sorts any other labels.
+        Labels may be listed that do not occur in y.
 
     Examples
     --------
@@ -383,12 +435,13 @@ class GGPOrdinalClassifier(_ClassifierBase):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _order(self, y: NDArray) -> NDArray:
-        if self.order is None:
+    def _order(self, y: NDArray, given: list | None) -> NDArray:
+        chosen = given if self.order is None else self.order
+        if chosen is None:
             return np.unique(y)
-        order = np.asarray(self.order)
+        order = np.asarray(chosen)
         if len(set(order.tolist())) != len(order):
-            raise ValueError(f"order must list every label once; got {list(self.order)}.")
+            raise ValueError(f"order must list every label once; got {list(chosen)}.")
         missing = sorted(set(map(str, np.unique(y).tolist())) - set(map(str, order.tolist())))
         if missing:
             raise ValueError(f"order must list every label in y; it lacks {', '.join(missing[:5])}.")
@@ -398,8 +451,8 @@ class GGPOrdinalClassifier(_ClassifierBase):
         return families.Ordinal(n_levels=n_classes)
 
 
-def log_predictive_density_scorer(estimator: _GGP, X: Any, y: Any) -> float:
-    """Mean log predictive density: pass it as ``scoring`` to scikit-learn's model selection.
+def log_predictive_density_scorer(estimator: Any, X: Any, y: Any) -> float:
+    """Mean log predictive density: pass it as ``scoring`` to scikit-learn's model selection, also for pipelines.
 
     >>> from sklearn.model_selection import cross_val_score
     >>> import numpy as np
@@ -408,6 +461,8 @@ def log_predictive_density_scorer(estimator: _GGP, X: Any, y: Any) -> float:
     >>> scores.shape
     (2,)
     """
+    if hasattr(estimator, "steps"):  # a pipeline: its last step is ours, the others prepare X
+        X, estimator = (estimator[:-1].transform(X) if len(estimator) > 1 else X), estimator[-1]
     return float(np.mean(estimator.log_predictive_density(X, y)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ggpm._quadrature import centred_nodes, square_root, standard_normal_nodes
 from ggpm.families.base import Family
 from ggpm.families.support import Circle, Support
 from ggpm.posterior import batches
+from ggpm.regions import CircularGrid, HighestDensityRegion, circular_grid, highest_density
 
 Array = NDArray[np.float64]
 
@@ -49,6 +51,10 @@ class Predictive:
         self.latent_cov = latent_cov
         self.trials = trials
         self._root = square_root(latent_cov)
+
+    @cached_property
+    def _circle(self) -> CircularGrid:
+        return circular_grid(self)
 
     def __len__(self) -> int:
         return len(self.latent_mean)
@@ -143,14 +149,37 @@ class Predictive:
 
     # ---- distribution function ---------------------------------------------------------------------------------
     def cdf(self, y: Any) -> Array:
-        """P(Y <= y), per output for vectors; for ordered outputs only."""
-        cdf = self._require_cdf()
+        """P(Y <= y), per output for vectors; for angles, from the start of their range."""
         encoded = self.family.encode(y)
+        if isinstance(self.family.support, Circle):
+            start = getattr(self.family, "decode_start", lambda: -np.pi)()
+            return self._circle.between(self.family.encode(np.full(len(self), start)), encoded)
+        cdf = self._require_cdf()
         normal = self._normal()
         if normal is not None:
             mean, sd = normal
             return self.family.decode(ndtr((encoded - mean) / sd))
         return self._expect(lambda eta, rows: cdf(eta, encoded[rows]))
+
+    def pit(self, y: Any, random_state: Any = 0) -> Array:
+        """Probability integral transform of each y: uniform on (0, 1) if the predictive distribution is right.
+
+        Continuous outputs give F(y). Discrete ones are randomised, F(y - 1) + v p(y) with v uniform, so that the
+        result is uniform for them too; angles are cut opposite to their mean direction, so that values near 0 and 1
+        are those far from the mean. Vectors give one value per part, (m, d).
+
+        >>> from ggpm.families import Gaussian
+        >>> family = Gaussian().resolve(np.zeros(1))
+        >>> Predictive(family, np.zeros((1, 1)), np.zeros((1, 1, 1))).pit(np.zeros(1))
+        array([0.5])
+        """
+        if isinstance(self.family.support, Circle):
+            return self._circle.cdf(self.family.encode(y))
+        upper = self.cdf(y)
+        if not self.family.support.integer:
+            return upper
+        v = np.random.default_rng(random_state).uniform(size=upper.shape)
+        return upper - v * np.exp(self.log_prob(y))
 
     def quantile(self, q: float) -> Array:
         """The q-quantile of y, per output for vectors."""
@@ -163,7 +192,9 @@ class Predictive:
         cdf = self._require_cdf()
         support = self.family.support
         nodes, weights = standard_normal_nodes(self.latent_mean.shape[1], coarse=True)
-        template = self.family.point(self._moment())
+        if self.family.countable:
+            return self._count_quantile(q)
+        template = np.zeros(len(self)) if self.family.finite else self.family.point(self._moment())
         out = np.empty_like(template)
         for rows in batches(len(self), nodes.size * max(1, template[0].size) * 4):
             eta = self._place(nodes, rows)
@@ -175,6 +206,48 @@ class Predictive:
                 _integer_root(excess, template[rows]) if support.integer else _root(excess, template[rows], support)
             )
         return out
+
+    def _count_quantile(self, q: float) -> Array:
+        """The q-quantile of the number of successes of N trials."""
+        cdf, trials = self._require_cdf(), np.ones(len(self)) if self.trials is None else self.trials
+        nodes, weights = standard_normal_nodes(1, coarse=True)
+        eta = self._place(nodes, slice(None))
+
+        def excess(k: Array) -> Array:
+            k = np.minimum(k, trials)
+            return np.tensordot(weights, cdf(eta, np.stack([k, trials - k], axis=-1)), axes=1) - q
+
+        return _integer_root(excess, np.zeros(len(self)))
+
+    def highest_density(self, level: float = 0.9, n_draws: int = 1000) -> HighestDensityRegion:
+        """The smallest region of the given level, as a threshold on the density; see `ggpm.regions`.
+
+        For compositions it is the region of the simplex to draw or to test membership of:
+        ``p.highest_density(0.9).contains(y)``.
+        """
+        return highest_density(self, level, n_draws)
+
+    # ---- classes -------------------------------------------------------------------------------------------------
+    def probabilities(self) -> Array:
+        """Probability of every class, (m, number of classes), also for two classes."""
+        if not self.family.finite:
+            raise ValueError(f"{type(self.family).__name__} outputs are not classes; try mean() or log_prob(y).")
+        p = self._moment()
+        return np.stack([1.0 - p, p], axis=1) if p.ndim == 1 else p
+
+    def top_k(self, k: int = 3) -> tuple[NDArray[np.intp], Array]:
+        """Codes of the k most probable classes, best first, and their probabilities, (m, k) each.
+
+        >>> from ggpm.families import Categorical
+        >>> family = Categorical().resolve([0, 1, 2])
+        >>> Predictive(family, np.array([[0.0, 2.0, 1.0]]), np.zeros((1, 3, 3))).top_k(2)[0]
+        array([[1, 2]])
+        """
+        p = self.probabilities()
+        if not 1 <= k <= p.shape[1]:
+            raise ValueError(f"k must be between 1 and the number of classes, {p.shape[1]}; got {k}.")
+        codes = np.argsort(-p, axis=1, kind="stable")[:, :k]
+        return codes, np.take_along_axis(p, codes, axis=1)
 
     def interval(self, level: float = 0.9) -> NDArray:
         """Credible region of the given level.
@@ -190,8 +263,7 @@ class Predictive:
         if self.family.finite:
             return _smallest_set(self._moment(), level)
         if isinstance(self.family.support, Circle):
-            draws = self.sample(N_DRAWS, 0)
-            return self.family.decode(_shortest_arc(self.family.encode(draws.ravel()).reshape(draws.shape), level))
+            return self.family.decode(self._circle.shortest_arc(level))
         tails = (1 - level) / 2, (1 + level) / 2
         if hasattr(self.family, "cdf") and not self.family.countable:
             return np.stack([self.quantile(t) for t in tails], axis=-1)
@@ -301,14 +373,3 @@ def _smallest_set(probabilities: Array, level: float) -> NDArray[np.bool_]:
     chosen = np.zeros(p.shape, dtype=bool)
     np.put_along_axis(chosen, order, before < level, axis=1)
     return chosen
-
-
-def _shortest_arc(draws: Array, level: float) -> Array:
-    """Shortest arcs (start, end) in radians that hold the given share of the draws (N, m)."""
-    n = len(draws)
-    k = int(np.ceil(level * n))
-    ordered = np.sort(np.mod(draws, 2 * np.pi), axis=0)
-    ends = np.concatenate([ordered, ordered + 2 * np.pi])[k - 1 : k - 1 + n]
-    start = np.argmin(ends - ordered, axis=0)
-    columns = np.arange(draws.shape[1])
-    return np.stack([ordered[start, columns], ends[start, columns]], axis=-1)

@@ -71,6 +71,15 @@ class VonMises(Family):
         low, high = self._range()
         return y if self.units == "radians" else y * (2.0 * math.pi / (high - low))
 
+    def decode_start(self) -> float:
+        """Where the range of predictions starts, in the user's units."""
+        return self._range()[0]
+
+    def period(self) -> float:
+        """A full turn in the user's units."""
+        low, high = self._range()
+        return high - low
+
     def resolve(self, y: Any) -> Self:
         self._range()
         out = super().resolve(y)
