@@ -54,7 +54,7 @@ def order_of(data: Any) -> list | None:
     >>> order_of(pd.Series(pd.Categorical(["b", "a"], categories=["b", "a"], ordered=True)))
     ['b', 'a']
     """
-    dtype = getattr(data, "dtype", None)
+    dtype: Any = getattr(data, "dtype", None)
     if kind_of(data) == "pandas" and getattr(dtype, "ordered", False):
         return list(dtype.categories)
     if kind_of(data) == "polars" and type(dtype).__name__ == "Enum":
@@ -83,7 +83,7 @@ def build(kind: str, values: NDArray, names: list[str] | None, index: Any = None
         names = [str(j) for j in range(values.shape[1])]
     if kind == "pandas":
         return library.DataFrame(values, columns=names, index=index)
-    return library.DataFrame({name: column for name, column in zip(names, values.T)})
+    return library.DataFrame(dict(zip(names, values.T)))
 
 
 def require(kind: str) -> Any:

@@ -57,8 +57,8 @@ class _GGP(FramedOutput, BaseEstimator):
         # all work happens on a copy, so that a failed fit leaves this estimator as it was
         work = copy.copy(self)
         work._fit(X, y, offset)
-        vars(self).clear()  # names of an earlier fit must not outlive it
-        vars(self).update(vars(work))
+        self.__dict__.clear()  # names of an earlier fit must not outlive it
+        self.__dict__.update(vars(work))
         return self
 
     def _fit(self, X: Any, y: Any, offset: Any) -> None:
