@@ -9,7 +9,7 @@
 
 from ggpm import families
 from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, log_predictive_density_scorer
-from ggpm.inference import Laplace, Taylor
+from ggpm.inference import Laplace, Taylor, Variational
 from ggpm.predictive import Predictive
 
 __version__ = "0.1.0"
@@ -21,6 +21,7 @@ __all__ = [
     "Laplace",
     "Predictive",
     "Taylor",
+    "Variational",
     "families",
     "log_predictive_density_scorer",
 ]

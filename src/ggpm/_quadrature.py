@@ -34,16 +34,47 @@ def standard_normal_nodes(D: int, coarse: bool = False) -> tuple[Array, Array]:
     True
     """
     if D in TRAPEZOID:
-        spacing, radius = (TRAPEZOID_COARSE if coarse else TRAPEZOID)[D]
-        x = spacing * np.arange(-round(radius / spacing), round(radius / spacing) + 1)
-        nodes = np.stack([g.ravel() for g in np.meshgrid(*[x] * D)], axis=1)
-        square = np.sum(nodes**2, axis=1)
-        nodes, weights = nodes[square <= radius**2], np.exp(-0.5 * square[square <= radius**2])
-        return nodes, weights / weights.sum()
+        return _trapezoid(D, *(TRAPEZOID_COARSE if coarse else TRAPEZOID)[D])
     log2 = SOBOL_LOG2_COARSE if coarse else SOBOL_LOG2
     half = ndtri(_sobol(D).random_base2(log2 - 1).clip(1e-12, 1 - 1e-12))
     nodes = np.concatenate([half, -half])
     return nodes, np.full(len(nodes), 1.0 / len(nodes))
+
+
+# For expectations inside an iteration: spacing and radius of the trapezoidal rule, base-2 logarithm of Sobol points.
+ACCURACIES = {
+    "coarse": ({1: (0.25, 7.0), 2: (0.6, 6.0)}, 7),
+    "standard": ({1: (0.125, 8.0), 2: (0.5, 7.0)}, 9),
+    "fine": ({1: (0.05, 12.0), 2: (0.3, 8.0)}, 12),
+}
+
+
+@lru_cache(maxsize=32)
+def matched_nodes(D: int, accuracy: str = "standard") -> tuple[Array, Array]:
+    """Nodes (S, D) and weights (S,) of the D-dimensional standard normal, exact for all quadratic functions.
+
+    As `standard_normal_nodes`, but the Sobol points are antithetic and linearly mapped so that their mean and
+    covariance are those of the normal.
+
+    >>> x, w = matched_nodes(4, "coarse")
+    >>> bool(np.allclose((x * w[:, None]).T @ x, np.eye(4), atol=1e-14))
+    True
+    """
+    rules, log2 = ACCURACIES[accuracy]
+    if D in rules:
+        return _trapezoid(D, *rules[D])
+    half = ndtri(qmc.Sobol(D, seed=0).random_base2(log2 - 1).clip(1e-12, 1 - 1e-12))
+    half = np.linalg.solve(np.linalg.cholesky(half.T @ half / len(half)), half.T).T
+    nodes = np.concatenate([half, -half])
+    return nodes, np.full(len(nodes), 1.0 / len(nodes))
+
+
+def _trapezoid(D: int, spacing: float, radius: float) -> tuple[Array, Array]:
+    x = spacing * np.arange(-round(radius / spacing), round(radius / spacing) + 1)
+    nodes = np.stack([g.ravel() for g in np.meshgrid(*[x] * D)], axis=1)
+    square = np.sum(nodes**2, axis=1)
+    nodes, weights = nodes[square <= radius**2], np.exp(-0.5 * square[square <= radius**2])
+    return nodes, weights / weights.sum()
 
 
 @lru_cache(maxsize=32)

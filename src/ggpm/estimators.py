@@ -74,9 +74,9 @@ class _GGP(FramedOutput, BaseEstimator):
         self._offset_given_ = offset is not None
         kernels = resolve_kernel(self.kernel, D, X)
         evidence = Evidence(family, kernels, X, y, _as_offset(offset, len(X), D), inference)
-        n_iter, optimum_converged, z = 0, True, None
+        n_iter, optimum_converged, start = 0, True, None
         if self.optimizer is not None and evidence.theta.size:
-            optimum, z = self._maximise(evidence)
+            optimum, start = self._maximise(evidence)
             evidence = evidence.at(optimum.theta)
             n_iter, optimum_converged = optimum.n_iter, optimum.converged
             if not optimum.converged:
@@ -84,7 +84,7 @@ class _GGP(FramedOutput, BaseEstimator):
                     f"the hyperparameter search stopped early ({optimum.message}). Scale the inputs, widen the bounds, "
                     "or try n_restarts_optimizer=3."
                 )
-        value, _, approximation = evidence.evaluate(start=z, gradient=False)
+        value, _, approximation = evidence.evaluate(start=start, gradient=False)
         if not approximation.converged:
             warn_unconverged(
                 "the posterior mode was not found to full precision; predictions may be off. Try "
@@ -100,7 +100,7 @@ class _GGP(FramedOutput, BaseEstimator):
         evidence.forget_distances()
         self._evidence = evidence
 
-    def _maximise(self, evidence: Evidence) -> tuple[Optimum, Array | None]:
+    def _maximise(self, evidence: Evidence) -> tuple[Optimum, Any]:
         def report(run: int, calls: int, value: float) -> None:
             print(f"[ggpm] run {run}, evaluation {calls}: log evidence {value:.6f}", file=sys.stderr)
 
@@ -117,7 +117,7 @@ class _GGP(FramedOutput, BaseEstimator):
             inverse_hessian=inverse_hessian,
             report=report if self.verbose else None,
         )
-        return optimum, objective.z
+        return optimum, objective.start
 
     def _resolve_family(self, y: Any) -> tuple[Family, Array]:
         """The family bound to the data, and the encoded y."""

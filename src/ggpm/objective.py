@@ -58,7 +58,7 @@ class Evidence:
         """The evidence of some of the rows."""
         return Evidence(self.family, self.kernels, self.X[index], self.y[index], self.offset[index], self.inference)
 
-    def evaluate(self, start: Array | None = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
+    def evaluate(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
         """Evidence, its gradient in `theta` if asked for, and the approximation behind it."""
         evaluations = [kernels_module.evaluate(k, self.X, cache=self.cache) for k in self.kernels]
         problem = Problem(self.family, self.y, self.offset)
@@ -77,11 +77,11 @@ class WarmObjective:
 
     def __init__(self, evidence: Evidence):
         self.evidence = evidence
-        self.z: Array | None = None
+        self.start: Any = None
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
-        value, gradient, approximation = self.evidence.at(theta).evaluate(start=self.z)
-        self.z = approximation.z
+        value, gradient, approximation = self.evidence.at(theta).evaluate(start=self.start)
+        self.start = approximation.start
         assert gradient is not None
         return value, gradient
 

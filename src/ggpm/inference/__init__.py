@@ -6,7 +6,8 @@ An inference method has one method, ``infer(problem, K, start=None) -> Approxima
 from ggpm.inference.base import Approximation, InferenceError, Problem
 from ggpm.inference.laplace import Laplace
 from ggpm.inference.taylor import Taylor
+from ggpm.inference.variational import Variational
 
-INFERENCES = {"taylor": Taylor, "laplace": Laplace}
+INFERENCES = {"taylor": Taylor, "laplace": Laplace, "variational": Variational}
 
-__all__ = ["INFERENCES", "Approximation", "InferenceError", "Laplace", "Problem", "Taylor"]
+__all__ = ["INFERENCES", "Approximation", "InferenceError", "Laplace", "Problem", "Taylor", "Variational"]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +73,11 @@ class Approximation:
     n_iter: int = 0
     trace: tuple[float, ...] = field(default=(), repr=False)
     """The objective of the mode search after every step."""
+
+    @property
+    def start(self) -> Any:
+        """What `infer` takes as the start of a search nearby."""
+        return self.z
 
     def gradient(self, moves_with_mode: bool) -> tuple[list[Array], Array]:
         """Cotangents of the kernel matrices, and the gradient in the family's hyperparameters.

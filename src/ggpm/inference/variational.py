@@ -1,0 +1,278 @@
+"""Variational inference: the Gaussian that is closest to the posterior, for any family.
+
+q(f) has precision K^-1 + Lambda, Lambda block-diagonal by data point (Opper & Archambeau 2009), mean m = K z, and
+
+    ELBO = sum_i E_q[log p(y_i | f_i)] - KL(q || prior),
+    KL   = 1/2 (z^T m - sum_i <Lambda_i, V_ii> + log|I + Lambda K|).
+
+In the natural parameters of the sites the natural gradient is a difference, and a step of length one is
+(Khan & Lin 2017)
+
+    Lambda_i <- E_q[U_i],        lambda_i <- E_q[u_i] + E_q[U_i] m_i.
+
+*Gradient in the hyperparameters.* A Gaussian q is a free choice of (m, V), whatever K is; at the best one the
+bound is stationary in (m, V), so its derivative is the partial one at fixed (m, V), *not* at fixed sites:
+
+    dELBO/dK = -dKL/dK = 1/2 (z z^T - (K^-1 - K^-1 V K^-1)) = 1/2 (z z^T - (K + Lambda^-1)^-1),
+    dELBO/dphi = sum_i E_q[d log p_i / dphi].
+
+The same holds among factorised q, whose (m, V_1, ..., V_D) are free too, with Lambda_jj = E_q[U_jj]. It holds to
+the last digit because E_q[u] and E_q[U] are derivatives of the very sum that stands for the expectation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm._linalg import NotPositiveDefinite
+from ggpm._quadrature import ACCURACIES
+from ggpm.curvature import Blocks, Curvature, Diagonal, Marginals
+from ggpm.inference._expectations import Expected, expect, expect_phi, root
+from ggpm.inference.base import Approximation, InferenceError, Problem, kernel_dot
+from ggpm.inference.laplace import Laplace
+from ggpm.solvers import Solution, factorise
+
+Array = NDArray[np.float64]
+Sites = Diagonal | Blocks
+
+# Blocks cost (nD)^3 per step; up to this order that is less than what the expectations cost.
+BLOCKS_MAX_ORDER = 400
+ROUNDING = 1e-12  # relative size of differences of the bound that are rounding
+ROUNDED = 1e-5  # a search that rounding stops has converged if its sites still move less than this
+MEMORY = 5  # earlier steps that the extrapolation looks at
+
+
+@dataclass(frozen=True)
+class Variational:
+    """The best Gaussian approximation in the sense of the evidence lower bound, found by natural gradients.
+
+    The search starts from Laplace's sites and never decreases the bound.
+
+    Parameters
+    ----------
+    sites : "auto", "blocks" or "factorised"
+        Precision matrices of the sites: full D×D blocks, O((nD)^3) per step, or diagonal, O(D n^3), with which
+        the latent dimensions are independent under q. "auto" takes blocks for D <= 2 and for nD <= 400.
+    accuracy : "coarse", "standard" or "fine"
+        Nodes of the expectations: spacing of the trapezoidal rule for D <= 2, number of Sobol points above (128,
+        512, 4096). Not used where the family has closed forms.
+    max_iter : int
+        Most steps.
+    tol : float
+        The search ends when no site parameter moves by more than this, relative to the largest.
+
+    Examples
+    --------
+    >>> Variational(sites="factorised").accuracy
+    'standard'
+    """
+
+    sites: Literal["auto", "blocks", "factorised"] = "auto"
+    accuracy: str = "standard"
+    max_iter: int = 200
+    tol: float = 1e-8
+
+    def __post_init__(self) -> None:
+        if self.sites not in ("auto", "blocks", "factorised"):
+            raise ValueError(f"sites must be 'auto', 'blocks' or 'factorised'; got {self.sites!r}.")
+        if self.accuracy not in ACCURACIES:
+            raise ValueError(f"accuracy must be one of {', '.join(map(repr, ACCURACIES))}; got {self.accuracy!r}.")
+
+    def factorised(self, shape: tuple[int, int]) -> bool:
+        """Whether the sites are diagonal for this (n, D)."""
+        n, D = shape
+        if D == 1:
+            return True
+        if self.sites == "auto":
+            return D > 2 and n * D > BLOCKS_MAX_ORDER
+        return self.sites == "factorised"
+
+    def infer(self, problem: Problem, K: Sequence[Array], start=None) -> VariationalApproximation:
+        """The posterior with the highest bound; ``start`` is the `start` of an earlier result."""
+        state = self._start(problem, K, start)
+        trace, history = [state.bound], []
+        converged, least, idle, iteration = False, np.inf, 0, 0
+        for iteration in range(self.max_iter + 1):
+            target = state.target()
+            change = _change(state, *target)
+            idle = 0 if change < 0.7 * least else idle + 1
+            least = min(least, change)
+            # at the limit of rounding the sites no longer come closer
+            converged = change <= self.tol or (idle >= 8 and change <= ROUNDED)
+            if converged or iteration == self.max_iter:
+                break
+            history = [*history, (_flat(state.lam, state.U), _flat(*target))][-MEMORY:]
+            step = self._step(problem, K, state, target, history)
+            if step is None:
+                converged = change <= ROUNDED
+                break
+            state = step
+            trace.append(state.bound)
+        if not np.isfinite(state.bound):
+            raise InferenceError("the evidence lower bound is not finite at these hyperparameters")
+        return VariationalApproximation(
+            problem, K, state.mean, state.U, state.solution, state.z, state.mean, state.bound,
+            np.zeros(len(state.z), dtype=bool), converged=converged, n_iter=iteration, trace=tuple(trace),
+            root=state.R, expected=state.expected,
+        )  # fmt: skip
+
+    def gradient(self, approximation: Approximation) -> tuple[list[Array], Array]:
+        """Cotangents of the kernel matrices and gradient in the family's hyperparameters."""
+        assert isinstance(approximation, VariationalApproximation)
+        z = approximation.z
+        cotangents = approximation.solution.precision()
+        for j, G in enumerate(cotangents):
+            columns = slice(j, j + 1) if len(cotangents) > 1 else slice(None)
+            G *= -0.5
+            G += z[:, columns] @ (0.5 * z[:, columns].T)
+        phi = expect_phi(approximation.problem, approximation.mean, approximation.root, self.accuracy)
+        return cotangents, phi.sum(axis=0)
+
+    def _start(self, problem: Problem, K: Sequence[Array], start: tuple[Array, Sites] | None) -> _State:
+        """Laplace's sites, or those of an earlier result; where neither can be used, those of the prior mean."""
+        if start is not None and start[0].shape == problem.shape:
+            try:
+                state = self._state(problem, K, *start)
+                if np.isfinite(state.bound):
+                    return state
+            except NotPositiveDefinite:
+                pass
+        factorised = self.factorised(problem.shape)
+        try:
+            laplace = Laplace().infer(problem, K)
+            U = _shaped(laplace.U, factorised)
+            state = self._state(problem, K, laplace.z + U.dot(laplace.mean), U)
+            if np.isfinite(state.bound):
+                return state
+        except (NotPositiveDefinite, InferenceError):
+            pass
+        zero = np.zeros(problem.shape)
+        U = _shaped(problem.family.U(problem.offset, problem.y, expected=True), factorised)
+        return self._state(problem, K, zero, U)
+
+    def _step(self, problem: Problem, K: Sequence[Array], state: _State, target, history) -> _State | None:
+        """A step that does not decrease the bound: extrapolated if that helps, else damped; None if none is found."""
+        floor = state.bound - ROUNDING * state.size
+        if len(history) > 1:
+            try:
+                new = self._state(problem, K, *_unflat(_anderson(history), state.U))
+                if new.bound >= floor:
+                    return new
+            except NotPositiveDefinite:
+                pass
+            history[:] = history[-1:]
+        lam, U = target
+        t = 1.0
+        for _ in range(30):
+            try:
+                new = self._state(problem, K, (1 - t) * state.lam + t * lam, _mix(state.U, U, t))
+                if new.bound >= floor:
+                    return new
+            except NotPositiveDefinite:
+                pass
+            t *= 0.5
+        return None
+
+    def _state(self, problem: Problem, K: Sequence[Array], lam: Array, U: Sites) -> _State:
+        """q and its bound from the sites."""
+        if not (np.all(np.isfinite(lam)) and np.all(np.isfinite(_values(U)))):
+            raise NotPositiveDefinite("the sites are not finite")
+        solution = factorise(K, U)
+        z = solution.solve(lam)
+        z += solution.solve(lam - z - U.dot(kernel_dot(K, z)))  # one step of refinement
+        mean, V = kernel_dot(K, z), solution.marginals()
+        try:
+            R = root(V, isinstance(U, Diagonal))
+        except np.linalg.LinAlgError as err:
+            raise NotPositiveDefinite(str(err)) from None
+        if not np.all(np.isfinite(R)):
+            raise NotPositiveDefinite("a posterior variance is negative")
+        expected = expect(problem, mean, R, self.accuracy)
+        quad, trace = float(np.sum(z * mean)), _inner(U, V)
+        terms = float(np.sum(expected.value)), -0.5 * quad, 0.5 * trace, -0.5 * solution.log_det
+        bound = float(np.sum(terms))
+        size = 1.0 + float(np.sum(np.abs(terms)))
+        return _State(lam, U, solution, z, mean, R, expected, bound if np.isfinite(bound) else -np.inf, size)
+
+
+@dataclass(frozen=True)
+class VariationalApproximation(Approximation):
+    """An `Approximation` whose evidence is the lower bound."""
+
+    root: Array = field(kw_only=True, repr=False)
+    """Square roots of the marginal covariances: (n, D) factorised, (n, D, D) lower triangular for blocks."""
+    expected: Expected = field(kw_only=True, repr=False)
+    """Expected log-likelihood and its derivatives at q."""
+
+    @property
+    def start(self) -> tuple[Array, Sites]:
+        return self.z + self.U.dot(self.mean), self.U  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class _State:
+    """q as the search sees it."""
+
+    lam: Array
+    U: Sites
+    solution: Solution
+    z: Array
+    mean: Array
+    R: Array
+    expected: Expected
+    bound: float
+    size: float
+    """Sum of the absolute values of the bound's terms: what its rounding is relative to."""
+
+    def target(self) -> tuple[Array, Sites]:
+        """Where a step of length one leads: (lambda, Lambda)."""
+        return self.expected.u + self.expected.U.dot(self.mean), self.expected.U
+
+
+def _change(state: _State, lam: Array, U: Sites) -> float:
+    """Largest move of E[u] against z and of E[U] against Lambda, each relative to its size."""
+    du, dU = np.abs(state.expected.u - state.z).max(), np.abs(_values(U) - _values(state.U)).max()
+    change = max(du / (1.0 + np.abs(state.z).max()), dU / (1.0 + np.abs(_values(state.U)).max()))
+    return float(change) if np.isfinite(change) else np.inf
+
+
+def _anderson(history: list[tuple[Array, Array]]) -> Array:
+    """Anderson's extrapolation of a fixed-point iteration x -> g(x) from pairs (x, g(x))."""
+    residuals = np.stack([g - x for x, g in history], axis=1)
+    images = np.stack([g for _, g in history], axis=1)
+    last = residuals[:, -1]
+    scale = np.abs(last).max() or 1.0
+    gamma = np.linalg.lstsq((residuals[:, :-1] - last[:, None]) / scale, -last / scale, rcond=1e-10)[0]
+    return images[:, -1] + (images[:, :-1] - images[:, -1:]) @ gamma
+
+
+def _shaped(U: Curvature, factorised: bool) -> Sites:
+    return Diagonal(np.ascontiguousarray(np.einsum("njj->nj", U.dense()))) if factorised else Blocks(U.dense())
+
+
+def _values(U: Sites) -> Array:
+    return U.gamma if isinstance(U, Diagonal) else U.values
+
+
+def _inner(U: Sites, V: Marginals) -> float:
+    """sum_i <U_i, V_i>."""
+    return float(np.sum(U.gamma * V.diag) if isinstance(U, Diagonal) else np.sum(U.values * V.dense()))
+
+
+def _mix(a: Sites, b: Sites, t: float) -> Sites:
+    return type(a)((1 - t) * _values(a) + t * _values(b))
+
+
+def _flat(lam: Array, U: Sites) -> Array:
+    return np.concatenate([lam.ravel(), _values(U).ravel()])
+
+
+def _unflat(x: Array, like: Sites) -> tuple[Array, Sites]:
+    shape = _values(like).shape
+    split = shape[0] * shape[1]
+    return x[:split].reshape(shape[:2]), type(like)(x[split:].reshape(shape))
