@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm import kernels as kernels_module
+from ggpm import loo
 from ggpm._optimize import maximise
 from ggpm.families.base import Family
 from ggpm.inference import Approximation, Problem
@@ -60,16 +61,31 @@ class Evidence:
 
     def evaluate(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
         """Evidence, its gradient in `theta` if asked for, and the approximation behind it."""
-        evaluations = [kernels_module.evaluate(k, self.X, cache=self.cache) for k in self.kernels]
-        problem = Problem(self.family, self.y, self.offset)
-        approximation = self.inference.infer(problem, [e.K for e in evaluations], start)
+        evaluations, approximation = self._infer(start)
         if not gradient:
             return approximation.log_evidence, None, approximation
-        cotangents, grad_phi = self.inference.gradient(approximation)
+        pulled = self._pull(evaluations, *self.inference.gradient(approximation))
+        return approximation.log_evidence, pulled, approximation
+
+    def leave_one_out(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
+        """Sum of the leave-one-out log densities, its gradient in `theta`, and the approximation behind it."""
+        evaluations, approximation = self._infer(start)
+        if not gradient:
+            return float(loo.log_densities(approximation).sum()), None, approximation
+        values, cotangent = loo.log_densities_and_cotangent(approximation)
+        pulled = self._pull(evaluations, *self.inference.pullback(approximation, cotangent))
+        return float(values.sum()), pulled, approximation
+
+    def _infer(self, start: Any) -> tuple[list, Approximation]:
+        evaluations = [kernels_module.evaluate(k, self.X, cache=self.cache) for k in self.kernels]
+        problem = Problem(self.family, self.y, self.offset)
+        return evaluations, self.inference.infer(problem, [e.K for e in evaluations], start)
+
+    def _pull(self, evaluations: list, cotangents: list[Array], grad_phi: Array) -> Array:
         parts = [e.pullback(G) for e, G in zip(evaluations, cotangents)]
         if self.family.learns_phi:
             parts.append(grad_phi)
-        return approximation.log_evidence, np.concatenate(parts), approximation
+        return np.concatenate(parts)
 
 
 class WarmObjective:

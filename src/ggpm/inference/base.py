@@ -87,7 +87,7 @@ class Approximation:
         p, eta = self.problem, self.point + self.problem.offset
         r = self.mean - self.point
         M = PlusOuter(self.solution.marginals(), r) if np.any(r) else self.solution.marginals()
-        d_eta, d_phi = _pullback(p, eta, M, self.expected_rows)
+        d_eta, d_phi = curvature_pullback(p, eta, M, self.expected_rows)
         s = -0.5 * d_eta
         if self.expected_rows.any():
             # u moves by the observed curvature, the site by the expected one
@@ -157,7 +157,7 @@ def kernel_dot(K: Sequence[Array], z: Array) -> Array:
     return np.stack([k @ z[:, j] for j, k in enumerate(K)], axis=1)
 
 
-def _pullback(problem: Problem, eta: Array, M, expected_rows: NDArray[np.bool_]) -> tuple[Array, Array]:
+def curvature_pullback(problem: Problem, eta: Array, M, expected_rows: NDArray[np.bool_]) -> tuple[Array, Array]:
     """Pullback of the curvature that was used: observed, or expected in some rows."""
     if not expected_rows.any():
         return problem.family.U_pullback(eta, problem.y, M)

@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from ggpm._linalg import NotPositiveDefinite
 from ggpm.curvature import Curvature
-from ggpm.inference.base import Approximation, InferenceError, Problem, assemble, expand, kernel_dot
+from ggpm.inference._pullback import Cotangent, as_marginals, is_diagonal, posterior_map, shaped
+from ggpm.inference.base import (
+    Approximation,
+    InferenceError,
+    Problem,
+    assemble,
+    curvature_pullback,
+    expand,
+    kernel_dot,
+)
 from ggpm.solvers import Solution, factorise
 
 Array = NDArray[np.float64]
@@ -115,6 +124,24 @@ class Laplace:
     def gradient(self, approximation: Approximation) -> tuple[list[Array], Array]:
         """Cotangents of the kernel matrices and gradient in the family's hyperparameters."""
         return approximation.gradient(moves_with_mode=True)
+
+    def pullback(self, approximation: Approximation, cotangent: Cotangent) -> tuple[list[Array], Array]:
+        """Cotangents of the kernel matrices and gradient in phi of any quantity of the fitted sites.
+
+        Mean, z and U are functions of the mode, and the mode moves with everything.
+        """
+        p, eta = approximation.problem, approximation.mean + approximation.problem.offset
+        diagonal = is_diagonal(approximation.solution)
+        to = posterior_map(approximation.K, approximation.U, approximation.solution, approximation.z, approximation.mean)
+        V_bar = shaped(cotangent.V, diagonal)
+        nothing = np.zeros(p.shape)
+        U_bar = shaped(cotangent.U, diagonal) + to.sites(nothing, V_bar)[1]
+        d_eta, d_phi = curvature_pullback(p, eta, as_marginals(U_bar), approximation.expected_rows)
+        mean_bar = cotangent.mean + d_eta - p.family.U(eta, p.y).dot(cotangent.z)
+        a = approximation.solution.solve(mean_bar)
+        u_phi = p.family.u_phi(eta, p.y)
+        phi = cotangent.phi + d_phi + np.einsum("nj,njp->p", cotangent.z + kernel_dot(approximation.K, a), u_phi)
+        return to.kernels(mean_bar, V_bar), phi
 
     def _start(self, problem: Problem, K: Sequence[Array], start: Array | None) -> _State:
         """The best of: the prior mean, the given start, or without one a Newton step from the Taylor point."""

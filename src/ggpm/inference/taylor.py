@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.curvature import Curvature
-from ggpm.inference.base import Approximation, Problem, expand
+from ggpm.inference._pullback import Cotangent, as_marginals, is_diagonal, posterior_map, shaped, symmetric
+from ggpm.inference.base import Approximation, Problem, curvature_pullback, expand
 
 Array = NDArray[np.float64]
 
@@ -47,6 +48,26 @@ class Taylor:
     def gradient(self, approximation: Approximation) -> tuple[list[Array], Array]:
         """Cotangents of the kernel matrices and gradient in the family's hyperparameters."""
         return approximation.gradient(moves_with_mode=False)
+
+    def pullback(self, approximation: Approximation, cotangent: Cotangent) -> tuple[list[Array], Array]:
+        """Cotangents of the kernel matrices and gradient in phi of any quantity of the fitted sites."""
+        p, point, U = approximation.problem, approximation.point, approximation.U
+        eta = point + p.offset
+        diagonal = is_diagonal(approximation.solution)
+        to = posterior_map(approximation.K, U, approximation.solution, approximation.z, approximation.mean)
+        # z = lambda - U m, lambda = u + U f~
+        mean_bar, V_bar = cotangent.mean - U.dot(cotangent.z), shaped(cotangent.V, diagonal)
+        lam_bar, U_bar = to.sites(mean_bar, V_bar)
+        lam_bar = lam_bar + cotangent.z
+        direct = cotangent.U - symmetric(cotangent.z, approximation.mean) + symmetric(lam_bar, point)
+        d_eta, d_phi = curvature_pullback(
+            p, eta, as_marginals(U_bar + shaped(direct, diagonal)), approximation.expected_rows
+        )
+        phi = cotangent.phi + d_phi + np.einsum("nj,njp->p", lam_bar, p.family.u_phi(eta, p.y))
+        if self.expansion is None:
+            moved = d_eta + U.dot(lam_bar) - p.family.U(eta, p.y).dot(lam_bar)
+            phi = phi + p.family.expansion_pullback(p.y, moved)
+        return to.kernels(mean_bar, V_bar), phi
 
     def _point(self, problem: Problem) -> Array:
         if self.expansion is None:

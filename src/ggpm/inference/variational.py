@@ -28,11 +28,13 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, gmres
 
 from ggpm._linalg import NotPositiveDefinite
 from ggpm._quadrature import ACCURACIES
 from ggpm.curvature import Blocks, Curvature, Diagonal, Marginals
-from ggpm.inference._expectations import Expected, expect, expect_phi, root
+from ggpm.inference._expectations import Expected, SiteMap, expect, expect_phi, root
+from ggpm.inference._pullback import Cotangent, posterior_map, shaped, symmetric
 from ggpm.inference.base import Approximation, InferenceError, Problem, kernel_dot
 from ggpm.inference.laplace import Laplace
 from ggpm.solvers import Solution, factorise
@@ -44,6 +46,7 @@ Sites = Diagonal | Blocks
 BLOCKS_MAX_ORDER = 400
 ROUNDING = 1e-12  # relative size of differences of the bound that are rounding
 ROUNDED = 1e-5  # a search that rounding stops has converged if its sites still move less than this
+ADJOINT_RTOL = 1e-10  # relative residual of the linear system behind `pullback`
 MEMORY = 5  # earlier steps that the extrapolation looks at
 
 
@@ -132,6 +135,45 @@ class Variational:
             G += z[:, columns] @ (0.5 * z[:, columns].T)
         phi = expect_phi(approximation.problem, approximation.mean, approximation.root, self.accuracy)
         return cotangents, phi.sum(axis=0)
+
+    def pullback(self, approximation: Approximation, cotangent: Cotangent) -> tuple[list[Array], Array]:
+        """Cotangents of the kernel matrices and gradient in phi of any quantity of the fitted sites.
+
+        The sites are a fixed point, xi = F(xi, K, phi), so the cotangent of the sites solves
+        s = s_0 + (dF/dxi)^T s, one linear system of the size of the sites.
+        """
+        assert isinstance(approximation, VariationalApproximation)
+        a, p = approximation, approximation.problem
+        diagonal = isinstance(a.U, Diagonal)
+        to = posterior_map(a.K, a.U, a.solution, a.z, a.mean)
+        local = SiteMap(p, a.mean, a.root, self.accuracy)
+
+        def outer(lam: Array) -> Array:
+            return lam * a.mean if diagonal else symmetric(lam, a.mean)
+
+        def through(lam: Array, U: Array) -> tuple[Array, Array]:
+            # lambda = E[u] + E[U] m
+            mean, V = local.pullback(lam, U + outer(lam))
+            return mean + a.U.dot(lam), V
+
+        def system(s: Array) -> Array:
+            lam, U = _unflat(s, a.U)
+            return s - np.concatenate([x.ravel() for x in to.sites(*through(lam, _values(U)))])
+
+        # z = lambda - U m
+        mean_0, V_0 = cotangent.mean - a.U.dot(cotangent.z), shaped(cotangent.V, diagonal)
+        lam_0, U_0 = to.sites(mean_0, V_0)
+        lam_0, U_0 = lam_0 + cotangent.z, U_0 + shaped(cotangent.U, diagonal) - outer(cotangent.z)
+        rhs = np.concatenate([lam_0.ravel(), U_0.ravel()])
+        s, info = gmres(LinearOperator((rhs.size, rhs.size), system), rhs, rtol=ADJOINT_RTOL, maxiter=40, restart=50)
+        if info != 0:
+            raise InferenceError("the sensitivity of the sites to the hyperparameters could not be solved for")
+        lam, sites = _unflat(s, a.U)
+        mean, V = through(lam, _values(sites))
+        phi = cotangent.phi
+        if phi.size:
+            phi = phi + local.pullback_phi(lam, _values(sites) + outer(lam))
+        return to.kernels(mean_0 + mean, V_0 + V), phi
 
     def _start(self, problem: Problem, K: Sequence[Array], start: tuple[Array, Sites] | None) -> _State:
         """Laplace's sites, or those of an earlier result; where neither can be used, those of the prior mean."""

@@ -1,0 +1,179 @@
+"""Leave-one-out densities from fitted sites, without refitting, and their exact gradient.
+
+Dividing row i's own site out of its posterior marginal leaves the *cavity*, the Gaussian that the other rows give:
+
+    V_c = (V_ii^-1 - U_i)^-1,        m_c = m_i - V_c z_i,
+    log p(y_i | y_-i) = log of the integral of p(y_i | f) N(f | m_c, V_c).
+
+For Taylor inference (and the Gaussian family) that is exactly the result of a refit, because the sites of the
+other rows do not depend on row i; for Laplace and variational inference it is first order in their change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from ggpm._quadrature import matched_nodes
+from ggpm.inference._expectations import cholesky_pullback, place
+from ggpm.inference._pullback import Cotangent, symmetric
+from ggpm.inference.base import Approximation, InferenceError
+from ggpm.posterior import batches
+
+Array = NDArray[np.float64]
+
+# Nodes of the integral: trapezoidal rule for D <= 2, Sobol points above (see ggpm._quadrature.ACCURACIES).
+ACCURACY_LOW_D, ACCURACY_HIGH_D = "fine", "standard"
+
+
+@dataclass(frozen=True)
+class LeaveOneOut:
+    """Leave-one-out log predictive densities.
+
+    Examples
+    --------
+    >>> LeaveOneOut(np.array([-1.0, -2.0, -3.0])).total
+    -6.0
+    """
+
+    pointwise: Array
+    """log p(y_i | all other rows), (n,)."""
+
+    @property
+    def total(self) -> float:
+        """Their sum, comparable with a log evidence."""
+        return float(self.pointwise.sum())
+
+    @property
+    def mean(self) -> float:
+        """Per row: an estimate of the log predictive density of new data."""
+        return float(self.pointwise.mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Of `total`, over the choice of rows: sqrt(n) times the standard deviation of `pointwise`."""
+        n = len(self.pointwise)
+        return float(np.sqrt(n) * self.pointwise.std(ddof=1)) if n > 1 else float("nan")
+
+    def __repr__(self) -> str:
+        n = len(self.pointwise)
+        return f"LeaveOneOut(total={self.total:.4g} ± {self.standard_error:.2g}, n={n})"
+
+
+def cavities(approximation: Approximation) -> tuple[Array, Array]:
+    """Mean (n, D) and covariance (n, D, D) of every row's latent given the other rows' sites."""
+    V_c, _, _ = _cavity_cov(approximation)
+    return approximation.mean - np.einsum("njk,nk->nj", V_c, approximation.z), V_c
+
+
+def log_densities(approximation: Approximation) -> Array:
+    """log p(y_i | y_-i) of every row, (n,)."""
+    return _evaluate(approximation, gradient=False)[0]
+
+
+def log_densities_and_cotangent(approximation: Approximation) -> tuple[Array, Cotangent]:
+    """The same, with the derivatives of their sum in the posterior of every row."""
+    values, cotangent = _evaluate(approximation, gradient=True)
+    assert cotangent is not None
+    return values, cotangent
+
+
+def _evaluate(approximation: Approximation, gradient: bool) -> tuple[Array, Cotangent | None]:
+    # Both forms are the same integral. Probabilities are bounded, so nodes of the cavity are safe; densities
+    # may be far narrower than the cavity, so there the nodes are those of the posterior, to which the integrand,
+    # the likelihood over its own site, is nearly constant.
+    form = _at_cavity if approximation.problem.family.finite else _at_posterior
+    return form(approximation, gradient)
+
+
+def _cavity_cov(approximation: Approximation) -> tuple[Array, Array, Array]:
+    """V_c, A = (I - V U)^-1 = V_c V^-1, and log|I - V U|, rows first."""
+    V, U = approximation.solution.marginals().dense(), approximation.U.dense()
+    left = np.eye(V.shape[-1]) - V @ U
+    sign, log_det = np.linalg.slogdet(left)
+    A = np.linalg.inv(left) if np.all(sign > 0) else np.full_like(left, np.nan)
+    V_c = A @ V
+    V_c = (V_c + V_c.swapaxes(1, 2)) / 2
+    if np.any(sign <= 0) or np.any(np.linalg.eigvalsh(V_c)[:, 0] <= 0):
+        raise InferenceError(
+            "leaving a row out leaves no proper posterior: the other rows' curvatures are too negative. Use "
+            "inference='variational', or a kernel with a smaller scale."
+        )
+    return V_c, A, log_det
+
+
+def _nodes(D: int) -> tuple[Array, Array]:
+    return matched_nodes(D, ACCURACY_LOW_D if D <= 2 else ACCURACY_HIGH_D)
+
+
+def _at_cavity(approximation: Approximation, gradient: bool) -> tuple[Array, Cotangent | None]:
+    p, z = approximation.problem, approximation.z
+    V_c, A, _ = _cavity_cov(approximation)
+    mean = approximation.mean - np.einsum("njk,nk->nj", V_c, z)
+    values, m_bar, V_c_bar, _, phi = _integrals(approximation, mean, np.linalg.cholesky(V_c), None, gradient)
+    if not gradient:
+        return values, None
+    V_c_bar = V_c_bar - symmetric(m_bar, z)
+    z_bar = -np.einsum("njk,nk->nj", V_c, m_bar)
+    return values, Cotangent(m_bar, A.swapaxes(1, 2) @ V_c_bar @ A, z_bar, V_c @ V_c_bar @ V_c, phi.sum(axis=0))
+
+
+def _at_posterior(approximation: Approximation, gradient: bool) -> tuple[Array, Cotangent | None]:
+    # N(m + t | m_c, V_c) / N(m + t | m, V) = exp(t^T U t/2 - z^T t + c), c = log|I - V U|/2 - z^T V_c z/2
+    z, U = approximation.z, approximation.U.dense()
+    V_c, A, log_det = _cavity_cov(approximation)
+    V_c_z = np.einsum("njk,nk->nj", V_c, z)
+    R = np.linalg.cholesky(approximation.solution.marginals().dense())
+    values, m_bar, V_bar, moments, phi = _integrals(approximation, approximation.mean, R, (z, U), gradient)
+    values = values + 0.5 * log_det - 0.5 * np.sum(z * V_c_z, axis=1)
+    if not gradient:
+        return values, None
+    t, tt = moments
+    V_c_bar = -0.5 * symmetric(z, z)
+    V_bar = V_bar - 0.5 * (U + U @ V_c @ U) + A.swapaxes(1, 2) @ V_c_bar @ A
+    U_bar = 0.5 * tt - 0.5 * V_c + V_c @ V_c_bar @ V_c
+    return values, Cotangent(m_bar, V_bar, -t - V_c_z, U_bar, phi.sum(axis=0))
+
+
+def _integrals(approximation: Approximation, mean: Array, R: Array, site: tuple[Array, Array] | None, gradient: bool):
+    """log sum_s w_s p(y | m + t_s) [exp(t^T U t/2 - z^T t)], t_s = R x_s, and its derivatives, row by row."""
+    p = approximation.problem
+    n, D = p.shape
+    x, w = _nodes(D)
+    values, m_bar, R_bar = np.empty(n), np.zeros((n, D)), np.zeros((n, D, D))
+    t_mean, t_square = np.zeros((n, D)), np.zeros((n, D, D))
+    phi = np.zeros((n, p.family.log_hyper.size))
+    for rows in batches(n, x.size * max(1, phi.shape[1])):
+        eta = place(p, mean, R, x, rows)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            g = p.family.log_prob(eta, p.y[rows])
+        g = np.where(np.isfinite(g), g, -np.inf)
+        if site is not None:
+            t = eta - mean[rows] - p.offset[rows]
+            z, U = site[0][rows], site[1][rows]
+            Ut = np.einsum("njk,snk->snj", U, t, optimize=True)
+            g = g + np.sum(t * (0.5 * Ut - z), axis=-1)
+        g = g + np.log(w)[:, None]
+        values[rows] = logsumexp(g, axis=0)
+        if not gradient:
+            continue
+        share = np.exp(g - values[rows])  # (S, rows)
+        used = share > 0
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            u = p.family.u(eta, p.y[rows])
+        u = share[..., None] * np.where(used[..., None], u, 0.0)
+        m_bar[rows] = u.sum(axis=0)
+        if site is not None:
+            u = u + share[..., None] * (Ut - z)
+            t_mean[rows] = np.einsum("sn,snj->nj", share, t)
+            t_square[rows] = np.einsum("snj,snk->njk", share[..., None] * t, t, optimize=True)
+        R_bar[rows] = np.einsum("snj,sk->njk", u, x, optimize=True)
+        if phi.shape[1]:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                l_phi = p.family.log_prob_phi(eta, p.y[rows])
+            phi[rows] = np.einsum("sn,snp->np", share, np.where(used[..., None], l_phi, 0.0))
+    V_bar = cholesky_pullback(R, R_bar) if gradient else R_bar
+    return values, m_bar, V_bar, (t_mean, t_square), phi
