@@ -11,6 +11,7 @@ from ggpm import families
 from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, log_predictive_density_scorer
 from ggpm.inference import Laplace, Taylor, Variational
 from ggpm.predictive import Predictive
+from ggpm.sparse import Inducing
 
 __version__ = "0.1.0"
 
@@ -18,6 +19,7 @@ __all__ = [
     "GGPClassifier",
     "GGPOrdinalClassifier",
     "GGPRegressor",
+    "Inducing",
     "Laplace",
     "Predictive",
     "Taylor",

@@ -23,6 +23,7 @@ from ggpm.kernels import resolve_kernel
 from ggpm.objective import Evidence, WarmObjective, subset_start
 from ggpm.posterior import Posterior
 from ggpm.predictive import Predictive
+from ggpm.sparse.fitting import fit_sparse, is_streamed
 
 Array = NDArray[np.float64]
 
@@ -40,7 +41,7 @@ class _GGP(FramedOutput, BaseEstimator):
     verbose: int
 
     # ---- fitting -----------------------------------------------------------------------------------------------
-    def fit(self, X: Any, y: Any, *, offset: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, offset: Any = None) -> Self:
         """Learn the hyperparameters and the posterior.
 
         Parameters
@@ -62,6 +63,8 @@ class _GGP(FramedOutput, BaseEstimator):
         return self
 
     def _fit(self, X: Any, y: Any, offset: Any) -> None:
+        if self.inducing is not None or is_streamed(X):
+            return fit_sparse(self, X, y, offset)
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=1)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
@@ -126,8 +129,6 @@ class _GGP(FramedOutput, BaseEstimator):
     def _resolve_inference(self):
         if self.objective != "evidence":
             raise ValueError(f"objective must be 'evidence'; got {self.objective!r}.")
-        if self.inducing is not None:
-            raise ValueError(f"inducing must be None (exact inference); got {self.inducing!r}.")
         if isinstance(self.inference, str):
             if self.inference not in INFERENCES:
                 known = ", ".join(repr(name) for name in INFERENCES)
@@ -209,7 +210,9 @@ class GGPRegressor(RegressorMixin, _GGP):
         None keeps the hyperparameters as given.
     n_restarts_optimizer : int
         Further starts of the optimiser, drawn from the bounds.
-    inducing : None
+    inducing : None, int, array (M, features) or Inducing
+        None is exact. Otherwise a sparse posterior over so many inducing points, or over these: for more rows than
+        exact inference can bear, read in chunks.
     random_state : int, RandomState or None
         For the restarts.
     verbose : int

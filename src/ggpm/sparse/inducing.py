@@ -1,0 +1,160 @@
+"""Inducing points: how many, where, and how they are chosen."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.cluster import KMeans
+
+from ggpm import kernels as kernels_module
+
+Array = NDArray[np.float64]
+
+LLOYD_STEPS = 25  # steps of k-means after its seeding; more changes little
+
+
+@dataclass(frozen=True)
+class Inducing:
+    """Settings of a sparse fit; ``inducing=M`` is short for ``inducing=Inducing(M)``.
+
+    Parameters
+    ----------
+    points : int or array (M, features)
+        How many inducing points to choose, or the points themselves.
+    choice : "kmeans" or "variance"
+        "kmeans": k-means from k-means++ seeds, on features in units of their spread. "variance": greedily the row
+        whose prior variance is least explained by those chosen so far (with the kernel as given). Both look at a
+        random sample of the rows.
+    optimise : bool
+        Whether to move the points together with the hyperparameters, after these were learned with the points
+        held.
+    jitter : float
+        What is added to the diagonal of K_uu, relative to the diagonal itself.
+    sample_rows : int
+        Rows of the sample from which points are chosen and on which learning starts.
+    warmup : bool
+        Learn first on the sample, then on all rows from there. It pays when the sample is a small part of the
+        rows, and is done only then (a quarter or less).
+    ftol : float
+        The search ends when the objective rises by less than this, relative to its size.
+    chunk_rows : int
+        Rows that are read at a time; results do not depend on it.
+
+    Examples
+    --------
+    >>> Inducing(50, choice="variance").points
+    50
+    """
+
+    points: int | ArrayLike
+    choice: Literal["kmeans", "variance"] = "kmeans"
+    optimise: bool = False
+    jitter: float = 1e-8
+    sample_rows: int = 10_000
+    warmup: bool = True
+    ftol: float = 1e-9
+    chunk_rows: int = 65_536
+
+    def __post_init__(self) -> None:
+        if isinstance(self.points, bool) or (
+            np.ndim(self.points) == 0 and not isinstance(self.points, int | np.integer)
+        ):
+            raise ValueError(
+                f"inducing must be a number of points, an array (M, features) or an Inducing; got {self.points!r}."
+            )
+        if np.ndim(self.points) not in (0, 2):
+            raise ValueError(
+                f"inducing points must be an array (M, features); got {np.ndim(self.points)} dimension(s)."
+            )
+        if np.ndim(self.points) == 0 and int(self.points) < 1:  # type: ignore[arg-type]
+            raise ValueError(f"inducing must be at least one point; got {self.points}.")
+        if self.choice not in ("kmeans", "variance"):
+            raise ValueError(f"choice must be 'kmeans' or 'variance'; got {self.choice!r}.")
+        for name in ("jitter", "ftol"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1); got {getattr(self, name)!r}.")
+        for name in ("sample_rows", "chunk_rows"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be positive; got {getattr(self, name)!r}.")
+
+    def given(self, n_features: int) -> Array | None:
+        """The points, if the user gave them."""
+        if np.ndim(self.points) == 0:
+            return None
+        Z = np.array(self.points, dtype=float)
+        if Z.shape[1] != n_features or len(Z) == 0 or not np.all(np.isfinite(Z)):
+            raise ValueError(
+                f"inducing points must be finite numbers of shape (M, {n_features}), as many columns as X; "
+                f"got shape {Z.shape}."
+            )
+        return Z
+
+    def choose(self, sample: Array, kernels: Sequence[Any], seed: int) -> Array:
+        """M points from a sample of the rows."""
+        M = int(self.points)  # type: ignore[arg-type]
+        distinct = np.unique(sample, axis=0)
+        if len(distinct) <= M:
+            if len(distinct) < M:
+                warnings.warn(
+                    f"there are only {len(distinct)} distinct rows to choose {M} inducing points from: all of them "
+                    "are used.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            return distinct
+        return greedy_variance(sample, kernels, M) if self.choice == "variance" else kmeans_points(sample, M, seed)
+
+
+def settings_of(inducing: Any) -> Inducing:
+    """The settings that a user's ``inducing=`` stands for."""
+    return inducing if isinstance(inducing, Inducing) else Inducing(inducing)
+
+
+def kmeans_points(X: Array, M: int, seed: int = 0) -> Array:
+    """Centres of k-means (k-means++ seeds) on features in units of their standard deviation, (M, features).
+
+    >>> X = np.repeat([[0.0], [10.0]], 5, axis=0) + np.linspace(-1, 1, 10)[:, None]
+    >>> np.sort(kmeans_points(X, 2)[:, 0]).round(2)
+    array([-0.56, 10.56])
+    """
+    centre, spread = X.mean(axis=0), X.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    found = KMeans(M, n_init=1, max_iter=LLOYD_STEPS, random_state=seed).fit((X - centre) / spread)
+    return found.cluster_centers_ * spread + centre
+
+
+def greedy_variance(X: Array, kernels: Sequence[Any], M: int) -> Array:
+    """Rows chosen one by one where most prior variance is left (pivoted Cholesky), (M, features).
+
+    With several kernels, each one's variance counts relative to its largest.
+
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> greedy_variance(np.array([[0.0], [0.1], [5.0]]), [RBF()], 2)
+    array([[0.],
+           [5.]])
+    """
+    n = len(X)
+    prior = np.stack([kernels_module.diag(kernel, X) for kernel in kernels])
+    left = prior / prior.max(axis=1, keepdims=True)
+    scale = prior.max(axis=1)
+    factors = np.zeros((len(kernels), M, n))
+    chosen: list[int] = []
+    for m in range(M):
+        total = left.sum(axis=0)
+        total[chosen] = -np.inf
+        pivot = int(np.argmax(total))
+        chosen.append(pivot)
+        for k, kernel in enumerate(kernels):
+            variance = left[k, pivot]
+            if variance <= 1e-12:  # what is left of this kernel is rounding: its factor would be noise
+                continue
+            column = kernels_module.evaluate(kernel, X, X[pivot : pivot + 1]).K[:, 0] / scale[k]
+            column -= factors[k, :m].T @ factors[k, :m, pivot]
+            factors[k, m] = column / np.sqrt(variance)
+            left[k] = np.maximum(left[k] - factors[k, m] ** 2, 0.0)
+    return X[chosen].copy()

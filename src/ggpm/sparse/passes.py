@@ -1,0 +1,222 @@
+"""One pass over the rows: what is computed from a chunk, and nothing that grows with the number of rows.
+
+The latent dimension j has inducing values ``L_j v_j``, ``L_j L_j^T = K_uu``, with v_j standard normal a priori.
+At a row, ``f_j = a_j^T v_j`` with ``a_j = L_j^-1 k_u(x)``, and the prior variance that the inducing points leave
+unexplained is ``k~_j = k_j(x, x) - |a_j|^2``. Every pass below starts from the matrices A_j of a chunk, (c, M).
+
+======================  =====================================================================================
+`newton_pass`           the log-likelihood, ``sum_i u_i^j a_i^j``, ``sum_i U_i^jk a_i^j (a_i^k)^T`` and the trace
+                        term ``sum_i sum_j U_i^jj k~_i^j``
+`value_pass`            the log-likelihood at several v
+`gradient_pass`         the gradient with the mode held, and ``sum_i s_i^j a_i^j``
+`mode_pass`             what the movement of the mode adds to it
+======================  =====================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm import kernels as kernels_module
+from ggpm._linalg import cholesky, solve_lower
+from ggpm.curvature import Blocks, Curvature, Diagonal, Kronecker
+from ggpm.families.base import Family
+from ggpm.kernels import KernelEvaluation
+from ggpm.sparse.rows import CHUNK_DOUBLES, Chunk, Statistics
+from ggpm.sparse.sites import Sites
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Model:
+    """Everything that a pass must know, of the size of M² at most."""
+
+    family: Family
+    kernels: Sequence[Any]
+    """One kernel that all latent dimensions share, or one for each."""
+    Z: Array
+    """Inducing inputs, (M, features)."""
+    L: Sequence[Array]
+    """Cholesky factors of K_uu, one for each kernel."""
+    sites: Sites
+
+    @property
+    def D(self) -> int:
+        """Number of latent dimensions."""
+        return self.family.latent_dim
+
+    @property
+    def M(self) -> int:
+        """Number of inducing points."""
+        return len(self.Z)
+
+    def of(self, j: int) -> int:
+        """The kernel of latent dimension j."""
+        return j if len(self.kernels) > 1 else 0
+
+    def members(self, k: int) -> list[int]:
+        """The latent dimensions of kernel k."""
+        return [j for j in range(self.D) if self.of(j) == k]
+
+    @property
+    def piece_rows(self) -> int:
+        """Rows that are worked on at a time, so that the arrays of a pass stay within the chunk limit."""
+        return max(64, CHUNK_DOUBLES // (self.M * (2 * self.D + 4)))
+
+    def evaluations(self, X: Array) -> list[KernelEvaluation]:
+        """The kernels between rows and inducing points."""
+        return [kernels_module.evaluate(k, X, self.Z) for k in self.kernels]
+
+    def whiten(self, evaluations: Sequence[KernelEvaluation]) -> list[Array]:
+        """``A = K_fu L^-T`` (c, M) for every kernel, C-ordered."""
+        # the transpose of a C-ordered matrix is in Fortran order: nothing is copied
+        return [solve_lower(L, e.K.T, overwrite=True).T for L, e in zip(self.L, evaluations)]
+
+    def unexplained(self, X: Array, A: Sequence[Array]) -> Array:
+        """k~ (c, D): prior variances less what the inducing points explain."""
+        each = [kernels_module.diag(k, X) - np.einsum("cm,cm->c", a, a) for k, a in zip(self.kernels, A)]
+        return np.stack([each[self.of(j)] for j in range(self.D)], axis=1)
+
+    def latent(self, A: Sequence[Array], v: Array) -> Array:
+        """f (c, D) from v (D, M)."""
+        if len(A) == 1:
+            return A[0] @ v.T
+        return np.stack([a @ v[j] for j, a in enumerate(A)], axis=1)
+
+
+def factor_inducing(kernels: Sequence[Any], Z: Array, jitter: float) -> list[Array]:
+    """Cholesky factors of ``K_uu + jitter diag(K_uu)``; white noise is not part of an inducing value."""
+    factors = []
+    for kernel in kernels:
+        K = kernels_module.evaluate(kernel, Z, Z).K
+        K.flat[:: len(K) + 1] *= 1.0 + jitter
+        factors.append(cholesky(K))
+    return factors
+
+
+def pairs(D: int, coupled: bool) -> list[tuple[int, int]]:
+    """The blocks (j, k), j <= k, of the precision that are not zero."""
+    return [(j, k) for j in range(D) for k in range(j, D if coupled else j + 1)]
+
+
+def newton_pass(chunk: Chunk, model: Model, v: Array, expected: bool, curvature: bool = True) -> Statistics:
+    """The sums from which a Newton step, the log-determinant and the trace term follow."""
+    A = model.whiten(model.evaluations(chunk.X))
+    site = model.sites.at(model.family, chunk, model.latent(A, v), expected)
+    sums = {"value": np.array(site.value), "score": _weighted_sums(A, site.u)}
+    if curvature:
+        sums["precision"] = _precision(model, A, site.U)
+        sums["trace"] = np.array(np.sum(_diagonal(site.U) * model.unexplained(chunk.X, A)))
+    return sums
+
+
+def value_pass(chunk: Chunk, model: Model, vs: Array) -> Statistics:
+    """The log-likelihood at several v (S, D, M), "value" (S,)."""
+    A = model.whiten(model.evaluations(chunk.X))
+    return {"value": np.array([model.sites.value(model.family, chunk, model.latent(A, v)) for v in vs])}
+
+
+def gradient_pass(chunk: Chunk, model: Model, v: Array, P: Array, expected: bool, inputs: bool) -> Statistics:
+    """Gradient of the objective with v held; P (D, M, D, M) is the posterior covariance of v."""
+    D, M, c = model.D, model.M, len(chunk)
+    evaluations = model.evaluations(chunk.X)
+    A = model.whiten(evaluations)
+    f = model.latent(A, v)
+    site = model.sites.at(model.family, chunk, f, expected)
+    coupled = not isinstance(site.U, Diagonal)
+    U = site.U.dense() if coupled else site.U.gamma[:, :, None]  # type: ignore[attr-defined]
+    # G = dL/dA with u, s v^T left out: rank-one terms join after the triangular solve
+    G = [np.zeros((c, M)) for _ in model.kernels]
+    V = np.zeros((c, D, D))
+    for k in range(D):
+        a = A[model.of(k)]
+        targets = range(D) if coupled else (k,)
+        product = a @ P[k][:, targets].reshape(M, -1)  # a_k^T P_kj for all j
+        for position, j in enumerate(targets):
+            B = product[:, position * M : (position + 1) * M]
+            V[:, k, j] = np.einsum("cm,cm->c", B, A[model.of(j)])
+            B *= -U[:, j, k if coupled else 0, None]
+            G[model.of(j)] += B
+        G[model.of(k)] += U[:, k, k if coupled else 0, None] * a
+    k_left = model.unexplained(chunk.X, A)
+    V[:, range(D), range(D)] += k_left
+    marginals = Blocks(V) if coupled else Diagonal(np.einsum("cjj->cj", V))
+    s, grad_phi = model.sites.pull(model.family, chunk, f, marginals, expected)
+    z = unwhiten(model, v)
+    diagonal = _diagonal(site.U)
+    theta, grad_Z = [], np.zeros_like(model.Z)
+    for k, (kernel, e) in enumerate(zip(model.kernels, evaluations)):
+        members = model.members(k)
+        G_K = solve_lower(model.L[k], G[k].T, transposed=True, overwrite=True).T
+        G_K += (site.u + s)[:, members] @ z[members]
+        g, g_Z = _pull(e, G_K, inputs)
+        grad_Z += g_Z
+        diagonal_part = kernels_module.diag_pullback(kernel, chunk.X, -0.5 * diagonal[:, members].sum(axis=1))
+        theta.append(g + diagonal_part)
+    return {
+        "value": np.array(site.value),
+        "theta": np.concatenate(theta),
+        "phi": grad_phi,
+        "Z": grad_Z,
+        "move": _weighted_sums(A, s),
+        "score": _weighted_sums(A, site.u),
+    }
+
+
+def mode_pass(chunk: Chunk, model: Model, v: Array, w: Array, expected: bool, inputs: bool) -> Statistics:
+    """What the movement of the mode adds, ``w^T d(A^T u - v)`` with v held and ``w = H^-1 A^T s``."""
+    evaluations = model.evaluations(chunk.X)
+    z, y = unwhiten(model, v), unwhiten(model, w)
+    K = [e.K for e in evaluations]
+    f, Aw = model.latent(K, z), model.latent(K, y)
+    site = model.sites.at(model.family, chunk, f, expected)
+    UAw = site.U.dot(Aw)
+    theta, grad_Z = [], np.zeros_like(model.Z)
+    for k, e in enumerate(evaluations):
+        members = model.members(k)
+        g, g_Z = _pull(e, site.u[:, members] @ y[members] - UAw[:, members] @ z[members], inputs)
+        theta.append(g)
+        grad_Z += g_Z
+    u_phi = model.family.u_phi(f + chunk.offset, chunk.y)
+    return {"theta": np.concatenate(theta), "phi": np.einsum("nj,njp->p", Aw, u_phi), "Z": grad_Z}
+
+
+def unwhiten(model: Model, v: Array) -> Array:
+    """``z_j = L_j^-T v_j = K_uu^-1 (inducing values)``, (D, M)."""
+    return np.stack([solve_lower(model.L[model.of(j)], v[j], transposed=True) for j in range(model.D)])
+
+
+def _pull(e: KernelEvaluation, G: Array, inputs: bool) -> tuple[Array, Array | float]:
+    return e.pullback_both(G) if inputs else (e.pullback(G), 0.0)
+
+
+def _diagonal(U: Curvature) -> Array:
+    """The diagonals of U, (c, D)."""
+    return U.gamma if isinstance(U, Diagonal) else np.einsum("cjj->cj", U.dense())
+
+
+def _weighted_sums(A: Sequence[Array], u: Array) -> Array:
+    """``sum_i u_i^j a_i^j``, (D, M)."""
+    if len(A) == 1:
+        return u.T @ A[0]
+    return np.stack([u[:, j] @ a for j, a in enumerate(A)])
+
+
+def _precision(model: Model, A: Sequence[Array], U: Curvature) -> Array:
+    """``sum_i U_i^jk a_i^j (a_i^k)^T`` for the pairs j <= k, (pairs, M, M)."""
+    D, M = model.D, model.M
+    if isinstance(U, Diagonal):
+        return np.stack([(A[model.of(j)] * U.gamma[:, j, None]).T @ A[model.of(j)] for j in range(D)])
+    if isinstance(U, Kronecker) and len(A) == 1:
+        one = (A[0] * U.weight[:, None]).T @ A[0]
+        return np.stack([U.matrix[j, k] * one for j, k in pairs(D, True)])
+    dense, out = U.dense(), np.empty((D * (D + 1) // 2, M, M))
+    for p, (j, k) in enumerate(pairs(D, True)):
+        np.matmul((A[model.of(j)] * dense[:, j, k, None]).T, A[model.of(k)], out=out[p])
+    return out

@@ -1,0 +1,162 @@
+"""Where the rows live: one map-reduce interface over chunks of rows, and the arrays in this process.
+
+A task is a function of a chunk and some small arguments that returns a dictionary of arrays; a source of rows
+runs it on every chunk and adds the results up. Every sum carries its own rounding error along (`Total`), so
+that the order and the size of the chunks do not show in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Statistics = dict[str, Array]
+Task = Callable[..., Statistics]
+
+# Doubles in the arrays that one chunk of rows may take while it is worked on: 64 MiB.
+CHUNK_DOUBLES = 2**23
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some consecutive rows as inference sees them."""
+
+    X: Array
+    y: Any
+    """Encoded by the family once it is known; before that, as the user gave it."""
+    offset: Any
+    """(c, D), or None before the number of latent dimensions is known."""
+    start: int
+    """Number of the first row among all rows."""
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def pieces(self, rows: int) -> Iterator[Chunk]:
+        """This chunk, cut so that no piece has more than ``rows`` rows."""
+        for start in range(0, len(self), rows):
+            part = slice(start, min(start + rows, len(self)))
+            yield Chunk(
+                self.X[part], self.y[part], None if self.offset is None else self.offset[part], self.start + start
+            )
+
+
+class Total:
+    """A running sum of statistics with the rounding error of every addition carried along (Neumaier).
+
+    >>> total = Total()
+    >>> for x in (1.0, 1e100, 1.0, -1e100):
+    ...     total.add({"x": np.array(x)})
+    >>> float(total.value()["x"])
+    2.0
+    """
+
+    def __init__(self) -> None:
+        self.high: Statistics = {}
+        self.low: Statistics = {}
+
+    def add(self, more: Statistics) -> None:
+        """Add one chunk's statistics."""
+        for name, value in more.items():
+            self._add(name, np.asarray(value, dtype=np.float64), None)
+
+    def merge(self, other: Total) -> None:
+        """Add what another sum has come to."""
+        for name, value in other.high.items():
+            self._add(name, value, other.low[name])
+
+    def _add(self, name: str, value: Array, error: Array | None) -> None:
+        if name not in self.high:
+            self.high[name] = value
+            self.low[name] = np.zeros_like(value) if error is None else error
+            return
+        a, b = self.high[name], value
+        with np.errstate(invalid="ignore"):  # an infinite log-likelihood is a value of the objective
+            total = a + b
+            # two-sum (Knuth): the exact error of a + b, whichever is larger
+            part = total - a
+            lost = (a - (total - part)) + (b - part)
+            self.low[name] = self.low[name] + lost if error is None else self.low[name] + (lost + error)
+        self.high[name] = total
+
+    def value(self) -> Statistics:
+        """The sums."""
+        with np.errstate(invalid="ignore"):
+            return {name: np.where(np.isfinite(v), v + self.low[name], v) for name, v in self.high.items()}
+
+
+def total_of(pieces: Iterable[Chunk], task: Task, arguments: tuple[Any, ...]) -> Total:
+    """Run a task on pieces of rows, one after the other."""
+    total = Total()
+    for piece in pieces:
+        total.add(task(piece, *arguments))
+    return total
+
+
+class Rows(Protocol):
+    """A source of rows."""
+
+    @property
+    def n_rows(self) -> int: ...
+
+    @property
+    def n_features(self) -> int: ...
+
+    def map_reduce(self, task: Task, arguments: tuple[Any, ...], rows: int) -> Statistics:
+        """Sum of ``task(piece, *arguments)`` over pieces of at most ``rows`` rows."""
+        ...
+
+    def collect(self, task: Callable[..., Any], arguments: tuple[Any, ...] = ()) -> list[Any]:
+        """``task(chunk, *arguments)`` for every stored chunk, in the order of the rows."""
+        ...
+
+    def prepared(self, prepare: Callable[[Chunk], Chunk]) -> Rows:
+        """The same rows with every chunk prepared (validated and encoded) before tasks see it."""
+        ...
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """Rows of NumPy arrays, memory-mapped ones included: a slice is read when its turn comes."""
+
+    X: Any
+    y: Any
+    offset: Any = None
+    prepare: Callable[[Chunk], Chunk] | None = None
+    chunk_rows: int = 65_536
+    """Rows that are read and prepared at a time."""
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.X)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.X.shape[1])
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rows, in order."""
+        for start in range(0, self.n_rows, self.chunk_rows):
+            part = slice(start, min(start + self.chunk_rows, self.n_rows))
+            chunk = Chunk(
+                np.asarray(self.X[part]),
+                np.asarray(self.y[part]),
+                None if self.offset is None else np.asarray(self.offset[part]),
+                start,
+            )
+            yield chunk if self.prepare is None else self.prepare(chunk)
+
+    def map_reduce(self, task: Task, arguments: tuple[Any, ...], rows: int) -> Statistics:
+        pieces = (piece for chunk in self.chunks() for piece in chunk.pieces(rows))
+        return total_of(pieces, task, arguments).value()
+
+    def collect(self, task: Callable[..., Any], arguments: tuple[Any, ...] = ()) -> list[Any]:
+        return [task(chunk, *arguments) for chunk in self.chunks()]
+
+    def prepared(self, prepare: Callable[[Chunk], Chunk]) -> ArrayRows:
+        return ArrayRows(self.X, self.y, self.offset, prepare, self.chunk_rows)
