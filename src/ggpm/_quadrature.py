@@ -63,7 +63,7 @@ def matched_nodes(D: int, accuracy: str = "standard") -> tuple[Array, Array]:
     rules, log2 = ACCURACIES[accuracy]
     if D in rules:
         return _trapezoid(D, *rules[D])
-    half = ndtri(qmc.Sobol(D, seed=0).random_base2(log2 - 1).clip(1e-12, 1 - 1e-12))
+    half = ndtri(_sobol(D).random_base2(log2 - 1).clip(1e-12, 1 - 1e-12))
     half = np.linalg.solve(np.linalg.cholesky(half.T @ half / len(half)), half.T).T
     nodes = np.concatenate([half, -half])
     return nodes, np.full(len(nodes), 1.0 / len(nodes))

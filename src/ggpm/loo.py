@@ -110,7 +110,7 @@ def _nodes(D: int) -> tuple[Array, Array]:
 
 
 def _at_cavity(approximation: Approximation, gradient: bool) -> tuple[Array, Cotangent | None]:
-    p, z = approximation.problem, approximation.z
+    z = approximation.z
     V_c, A, _ = _cavity_cov(approximation)
     mean = approximation.mean - np.einsum("njk,nk->nj", V_c, z)
     values, m_bar, V_c_bar, _, phi = _integrals(approximation, mean, np.linalg.cholesky(V_c), None, gradient)

@@ -132,7 +132,9 @@ class Laplace:
         """
         p, eta = approximation.problem, approximation.mean + approximation.problem.offset
         diagonal = is_diagonal(approximation.solution)
-        to = posterior_map(approximation.K, approximation.U, approximation.solution, approximation.z, approximation.mean)
+        to = posterior_map(
+            approximation.K, approximation.U, approximation.solution, approximation.z, approximation.mean
+        )
         V_bar = shaped(cotangent.V, diagonal)
         nothing = np.zeros(p.shape)
         U_bar = shaped(cotangent.U, diagonal) + to.sites(nothing, V_bar)[1]

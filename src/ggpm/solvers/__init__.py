@@ -44,7 +44,7 @@ class Solution(Protocol):
     def precision(self) -> list[Array]:
         """For every kernel matrix the blocks ``[(K + W)^-1]_jj``, summed over the dimensions that share it.
 
-        New Fortran-ordered arrays that the caller may overwrite; only their lower triangles are set.
+        New Fortran-ordered arrays that the caller may overwrite.
         """
         ...
 

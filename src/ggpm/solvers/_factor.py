@@ -63,7 +63,7 @@ class PositiveFactor:
         return cholesky_solve(self._L, b) if self._L is not None else symmetric_solve(self._invert(), b)
 
     def E(self, out: Array | None = None) -> Array:
-        """Lower triangle of E."""
+        """Lower triangle of E (the upper one is set only by `mirror`)."""
         out = np.multiply(self._invert(), self.s, out=out, order="F")
         out *= self.s[:, None]
         return out

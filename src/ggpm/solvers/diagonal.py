@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm._linalg import mirror
 from ggpm.curvature import Diagonal
 from ggpm.solvers._factor import PositiveFactor, SignedFactor, factor
 
@@ -39,7 +40,7 @@ class DiagonalSolution:
 
     def precision(self) -> list[Array]:
         blocks = (f.E() for f in self.factors)
-        return list(blocks) if len(self.K) > 1 or len(self.factors) == 1 else [_sum(blocks)]
+        return [mirror(b) for b in (blocks if len(self.K) > 1 or len(self.factors) == 1 else [_sum(blocks)])]
 
     def reduction(self, K_star: Sequence[Array]) -> Array:
         columns = [f.E_quad(K_star[min(j, len(K_star) - 1)]) for j, f in enumerate(self.factors)]

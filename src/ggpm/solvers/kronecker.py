@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm._linalg import mirror
 from ggpm.curvature import Blocks, Kronecker
 from ggpm.solvers._factor import PositiveFactor, SignedFactor, factor
 
@@ -57,7 +58,7 @@ class KroneckerSolution:
         for s, f in self.groups:
             if f is not None:
                 total += (s.stop - s.start) * f.E()
-        return [total]
+        return [mirror(total)]
 
     def reduction(self, K_star: Sequence[Array]) -> Array:
         (k,) = K_star

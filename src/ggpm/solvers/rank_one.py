@@ -19,7 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from ggpm._linalg import cholesky, cholesky_solve, fortran, log_det_lower, solve_lower, strips, triangular_inverse
+from ggpm._linalg import (
+    cholesky,
+    cholesky_solve,
+    fortran,
+    log_det_lower,
+    mirror,
+    solve_lower,
+    strips,
+    triangular_inverse,
+)
 from ggpm.curvature import RankOne
 from ggpm.solvers._factor import PositiveFactor, SignedFactor
 
@@ -87,7 +96,7 @@ class RankOneSolution:
                 blocks.append(f.E())
             P.append(f.push(H, w, F=buffer))
             blocks[-1] = blas.dsyrk(-1.0, buffer, beta=1.0, c=blocks[-1], trans=1, lower=1, overwrite_c=1)
-        return blocks, RankOneMarginals(np.stack(v, axis=1), P)
+        return [mirror(block) for block in blocks], RankOneMarginals(np.stack(v, axis=1), P)
 
     def marginals(self) -> RankOneMarginals:
         return self._pass[1]
