@@ -23,7 +23,8 @@ from ggpm.kernels import resolve_kernel
 from ggpm.objective import Evidence, WarmObjective, subset_start
 from ggpm.posterior import Posterior
 from ggpm.predictive import Predictive
-from ggpm.sparse.fitting import fit_sparse, is_streamed
+from ggpm.sparse.fitting import fit_sparse, is_dask, is_streamed
+from ggpm.sparse.lazy import LazyPredictive
 
 Array = NDArray[np.float64]
 
@@ -155,18 +156,28 @@ class _GGP(FramedOutput, BaseEstimator):
     def predict_latent(self, X: Any, *, offset: Any = None) -> tuple[Array, Array]:
         """Mean (m, D) and covariance (m, D, D) of the latent at the rows of X."""
         check_is_fitted(self)
+        if is_dask(X):
+            return self.predict_dist(X, offset=offset).latent()
         X = validate_data(self, X, dtype=np.float64, reset=False)
         mean, cov = self.posterior_.latent(X)
         return mean + _as_offset(offset, len(X), mean.shape[1]), cov
 
-    def predict_dist(self, X: Any, *, offset: Any = None, trials: Any = None) -> Predictive:
-        """The predictive distribution at the rows of X; ``trials`` for counts out of N."""
+    def predict_dist(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
+        """The predictive distribution (`Predictive`) at the rows of X; ``trials`` for counts out of N.
+
+        For a Dask collection its methods give Dask arrays, and nothing is computed before they are.
+        """
+        if is_dask(X):
+            check_is_fitted(self)
+            return LazyPredictive(self, X, offset, trials)
         mean, cov = self.predict_latent(X, offset=offset)
         return Predictive(self.family_, mean, cov, _as_trials(trials, len(mean), self.family_))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, offset: Any = None, trials: Any = None):
         """Draws of y, independent between rows, with the draws on the last axis as in scikit-learn."""
         draws = self.predict_dist(X, offset=offset, trials=trials).sample(n_samples, random_state)
+        if is_dask(X):
+            return np.moveaxis(draws, 1, -1)
         return self._labelled(np.moveaxis(draws, 0, -1))
 
     def log_predictive_density(self, X: Any, y: Any, *, offset: Any = None) -> Array:
@@ -176,6 +187,8 @@ class _GGP(FramedOutput, BaseEstimator):
         >>> GGPRegressor("poisson").fit(X, np.arange(6)).log_predictive_density(X, np.arange(6)).shape
         (6,)
         """
+        if is_dask(X):
+            return self.predict_dist(X, offset=offset).log_prob(y)
         return self.predict_dist(X, offset=offset).log_prob(self._codes(y))
 
     def _codes(self, y: Any) -> Any:
@@ -268,6 +281,8 @@ class GGPRegressor(RegressorMixin, _GGP):
     def predict(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
         """Predictive mean in the space of y; a data frame where y was one of several columns."""
         mean = self.predict_dist(X, offset=offset, trials=trials).mean()
+        if is_dask(X):
+            return mean
         return self._framed(mean, X, self.target_names_, automatic=True)
 
     def score(self, X: Any, y: Any, *, offset: Any = None) -> float:
@@ -334,10 +349,14 @@ class _ClassifierBase(ClassifierMixin, _GGP):
     def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
         """Probability of each class, (m, number of classes), columns as in `classes_`."""
         p = self.predict_dist(X, offset=offset).probabilities()
+        if is_dask(X):
+            return p
         return self._framed(p, X, [str(label) for label in self.classes_])
 
     def predict(self, X: Any, *, offset: Any = None) -> Any:
         """The most probable label of each row."""
+        if is_dask(X):
+            return self.predict_dist(X, offset=offset).labels()
         best = np.argmax(self.predict_dist(X, offset=offset).probabilities(), axis=1)
         return self._framed(self.classes_[best], X, self.target_names_)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names, check_consistent_length, validate_data
 
+from ggpm import _frames
 from ggpm._optimize import Optimum, maximise, warn_unconverged
 from ggpm.kernels import resolve_kernel
 from ggpm.sparse.data import Preparation, joined, survey, take
@@ -39,6 +40,7 @@ def fit_sparse(estimator: Any, X: Any, y: Any, offset: Any) -> None:
         )
     settings = settings_of(estimator.inducing)
     inference = estimator._resolve_inference()
+    estimator.target_names_, estimator._target_kind = _frames.names_of(y), _frames.kind_of(y)
     raw = _source(estimator, X, y, offset, settings.chunk_rows)
     Z = settings.given(raw.n_features)
     if Z is None and int(settings.points) > raw.n_rows:  # type: ignore[arg-type]
@@ -49,7 +51,7 @@ def fit_sparse(estimator: Any, X: Any, y: Any, offset: Any) -> None:
     rng = np.random.default_rng(state.randint(2**31 - 1))
     enough = 0 if Z is not None else 4 * int(settings.points)  # type: ignore[arg-type]
     indices = _sample_indices(raw.n_rows, max(settings.sample_rows, enough), rng)
-    family, classes, sample = _resolve(estimator, raw, indices)
+    family, classes, sample = _resolve(estimator, raw, y, indices)
     rows = raw.prepared(Preparation(family, classes, raw.n_features))
     kernels = resolve_kernel(estimator.kernel, family.latent_dim, sample.X)
     if Z is None:
@@ -106,7 +108,7 @@ def _source(estimator: Any, X: Any, y: Any, offset: Any, chunk_rows: int) -> Row
             estimator.n_features_in_ = X.shape[1]
         else:
             X = validate_data(estimator, X, dtype=np.float64, ensure_min_samples=1)
-        y = y if isinstance(y, np.ndarray) else np.asarray(y)
+        y = y if isinstance(y, np.ndarray) else _frames.values_of(y)
         check_consistent_length(X, y)
         if offset is not None:
             offset = np.asarray(offset, dtype=float)
@@ -127,13 +129,13 @@ def _sample_indices(n: int, size: int, rng: np.random.Generator) -> NDArray[np.i
     return np.sort(rng.choice(n, size, replace=False))
 
 
-def _resolve(estimator: Any, raw: Rows, indices: NDArray[np.int64]) -> tuple[Any, NDArray | None, Chunk]:
+def _resolve(estimator: Any, raw: Rows, y: Any, indices: NDArray[np.int64]) -> tuple[Any, NDArray | None, Chunk]:
     """The family bound to the data, the labels (classifiers), and the prepared sample of rows."""
     labels = hasattr(estimator, "_family_for")
     facts = raw.collect(survey, (raw.n_features, labels))
     picked = joined(raw.collect(take, (indices,)))
     if isinstance(raw, ArrayRows) and not isinstance(raw.y, np.memmap):
-        family, _ = estimator._resolve_family(raw.y)
+        family, _ = estimator._resolve_family(y)
     else:
         # the sample, and the rows or labels that decide how many parts, classes and levels there are
         extra = [fact["labels" if labels else "extremes"] for fact in facts]
@@ -152,7 +154,7 @@ def _learn(
 ) -> tuple[SparseEvidence, list[Optimum]]:
     """Hyperparameters from the sample, then from all rows; then with the inducing inputs, if asked for."""
     found: list[Optimum] = []
-    restarts = estimator.n_restarts_optimizer
+    restarts, inverse_hessian = estimator.n_restarts_optimizer, None
     n = evidence.rows.n_rows
     if evidence.theta.size:
         if settings.warmup and 4 * len(sample) <= n:
@@ -160,9 +162,13 @@ def _learn(
                 evidence.family, evidence.kernels, ArrayRows(sample.X, sample.y, sample.offset), evidence.Z,
                 evidence.inference, evidence.jitter,
             )  # fmt: skip
-            start = _maximise(estimator, small, small.theta, settings, restarts, rng, "sample")
+            start = _maximise(estimator, small, settings, restarts, rng, "sample")
             evidence, restarts = evidence.at(start.theta), 0
-        best = _maximise(estimator, evidence, evidence.theta, settings, restarts, rng, "all rows")
+            low, high = evidence.bounds.T
+            if np.all((start.theta > low) & (start.theta < high)):
+                # the information grows with the rows
+                inverse_hessian = start.inverse_hessian * (len(sample) / n)
+        best = _maximise(estimator, evidence, settings, restarts, rng, "all rows", inverse_hessian)
         evidence = evidence.at(best.theta)
         found.append(best)
     if settings.optimise:
@@ -172,19 +178,26 @@ def _learn(
 
 
 def _maximise(
-    estimator: Any, evidence: SparseEvidence, theta: Array, settings: Any, restarts: int, rng: Any, what: str
+    estimator: Any,
+    evidence: SparseEvidence,
+    settings: Any,
+    restarts: int,
+    rng: Any,
+    what: str,
+    inverse_hessian: Array | None = None,
 ) -> Optimum:
-    warm: dict[str, Array | None] = {"z": None}
+    warm: dict[str, Any] = {"start": None}
 
     def objective(theta: Array) -> tuple[float, Array]:
-        value, gradient, approximation = evidence.at(theta).evaluate(start=warm["z"])
-        warm["z"] = approximation.z
+        value, gradient, approximation = evidence.at(theta).evaluate(start=warm["start"])
+        warm["start"] = approximation.start
         assert gradient is not None
         return value, gradient
 
     return maximise(
-        objective, theta, evidence.bounds, optimizer=estimator.optimizer, n_restarts=restarts, rng=rng,
-        report=_report(what) if estimator.verbose else None, ftol=settings.ftol,
+        objective, evidence.theta, evidence.bounds, optimizer=estimator.optimizer, n_restarts=restarts,
+        rng=rng, report=_report(what) if estimator.verbose else None, ftol=settings.ftol,
+        inverse_hessian=None if callable(estimator.optimizer) else inverse_hessian,
     )  # fmt: skip
 
 
@@ -198,15 +211,15 @@ def _move_inputs(
     # one spread beyond the data on either side: further out an inducing point has nothing to explain
     low, high = np.minimum(sample.X.min(axis=0), Z.min(axis=0)), np.maximum(sample.X.max(axis=0), Z.max(axis=0))
     box = np.stack([np.tile(low / spread - 1.0, len(Z)), np.tile(high / spread + 1.0, len(Z))], axis=1)
-    warm: dict[str, Array | None] = {"z": None}
+    warm: dict[str, Any] = {"start": None}
 
     def at(x: Array) -> SparseEvidence:
         return evidence.at(x[:p], x[p:].reshape(Z.shape) * spread)
 
     def objective(x: Array) -> tuple[float, Array]:
         here = at(x)
-        approximation = here.infer(warm["z"])
-        warm["z"] = approximation.z
+        approximation = here.infer(warm["start"])
+        warm["start"] = approximation.start
         theta, inputs = here.gradient(approximation, inputs=True)
         return approximation.log_evidence, np.concatenate([theta, (inputs * spread).ravel()])
 

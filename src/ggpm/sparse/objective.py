@@ -25,7 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm import kernels as kernels_module
-from ggpm._linalg import NotPositiveDefinite, cholesky, cholesky_inverse, cholesky_solve, log_det_lower, solve_lower
+from ggpm._linalg import (
+    NotPositiveDefinite,
+    cholesky,
+    cholesky_inverse,
+    cholesky_solve,
+    log_det_lower,
+    mirror,
+    solve_lower,
+)
 from ggpm.families.base import Family
 from ggpm.inference import InferenceError, Taylor
 from ggpm.inference.laplace import ROUNDING, SUFFICIENT
@@ -67,14 +75,14 @@ class SparseApproximation:
     trace: tuple[float, ...] = field(default=(), repr=False)
 
     @property
-    def z(self) -> Array:
+    def start(self) -> Array:
         """``K_uu^-1`` times the inducing values, (D, M): what a later search may start from."""
         return unwhiten(self.model, self.v)
 
     def covariance(self) -> Array:
         """Posterior covariance of v, (D, M, D, M)."""
         D, M = self.v.shape
-        return cholesky_inverse(self.L_H).reshape(D, M, D, M)
+        return mirror(cholesky_inverse(self.L_H.copy(order="F"))).T.reshape(D, M, D, M)
 
     def posterior(self) -> SparsePosterior:
         """What predictions need."""

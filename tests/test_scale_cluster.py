@@ -1,0 +1,118 @@
+"""A Dask cluster of ordinary processes: a scheduler and workers as one would start them on several machines."""
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from ggpm import GGPRegressor
+from ggpm.sparse import ClusterError
+
+dask = pytest.importorskip("dask", reason="needs dask (the extra ggpm[dask])")
+distributed = pytest.importorskip("distributed", reason="needs distributed (the extra ggpm[dask])")
+da = pytest.importorskip("dask.array", reason="needs dask (the extra ggpm[dask])")
+
+KERNEL = ConstantKernel(2.0) * RBF([1.0, 2.0])
+
+
+def winds(n):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 4, (n, 2))
+    return X, np.angle(np.exp(1j * (2.0 * np.sin(X[:, 0]) + 0.4 * X[:, 1] + 0.4 * rng.normal(size=n))))
+
+
+class Processes:
+    """A scheduler and workers as ordinary processes, as one would start them in shells on several machines."""
+
+    def __init__(self, folder, workers=2):
+        self.folder, self.started = folder, []
+        self.file = folder / "scheduler.json"
+        self.scheduler = self.start("distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard")
+        self.workers = [self.worker() for _ in range(workers)]
+
+    def start(self, module, *arguments):
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, "--scheduler-file", str(self.file), *arguments],
+            cwd=self.folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def worker(self):
+        return self.start(
+            "distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny", "--no-dashboard",
+            "--local-directory", str(self.folder),
+        )  # fmt: skip
+
+    def client(self):
+        deadline = time.monotonic() + 60
+        while not self.file.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        client = distributed.Client(scheduler_file=str(self.file), timeout=60)
+        client.wait_for_workers(len(self.workers), timeout=60)
+        return client
+
+    def close(self):
+        for process in self.started:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def processes(tmp_path):
+    cluster = Processes(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def test_a_worker_killed_during_the_fit_costs_time_and_not_the_result(processes):
+    X, y = winds(400)
+    path = np.log([[2.0, 1.0, 2.0], [2.5, 0.9, 2.2], [3.0, 0.8, 2.4], [2.8, 0.7, 2.0]])
+
+    def walk(kill):
+        """An optimiser that looks at a few places; before the second it kills a worker, or not."""
+        values = []
+
+        def optimizer(objective, start, bounds):
+            for theta in path:
+                if kill and len(values) == 1:
+                    processes.workers[0].kill()
+                    processes.workers[0].wait()
+                values.append(objective(theta)[0])
+            return path[int(np.argmin(values))], min(values)
+
+        return optimizer, values
+
+    optimizer, expected = walk(kill=False)
+    reference = GGPRegressor("von_mises", KERNEL, inducing=8, optimizer=optimizer).fit(X, y)
+    optimizer, values = walk(kill=True)
+    with processes.client() as client:
+        model = GGPRegressor("von_mises", KERNEL, inducing=8, optimizer=optimizer)
+        model.fit(da.from_array(X, chunks=(50, 2)), da.from_array(y, chunks=50))
+        assert len(client.scheduler_info()["workers"]) == 1
+    np.testing.assert_allclose(values, expected, rtol=1e-10)
+    np.testing.assert_array_equal(model.theta_, reference.theta_)
+    for one, other in zip(model.predict_latent(X), reference.predict_latent(X)):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
+
+
+def test_a_dead_scheduler_is_named_and_the_earlier_model_stays(processes):
+    X, y = winds(100)
+    model = GGPRegressor("von_mises", KERNEL, inducing=8, optimizer=None).fit(X, y)
+    before = model.predict(X)
+    lazy = da.from_array(X, chunks=(50, 2)), da.from_array(y, chunks=50)
+    with dask.config.set({"distributed.comm.timeouts.connect": "2s", "distributed.client.heartbeat": "500ms"}):
+        client = processes.client()
+        try:
+            processes.scheduler.kill()
+            processes.scheduler.wait()
+            with pytest.raises(ClusterError, match=r"scheduler|client"):
+                model.fit(*lazy)
+        finally:
+            client.close(timeout=1)
+    np.testing.assert_array_equal(model.predict(X), before)

@@ -1,0 +1,281 @@
+"""Rows outside of memory: Parquet files and Dask collections give the model that arrays give."""
+
+import os
+import pickle
+import resource
+import signal
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.model_selection import cross_val_score
+
+from ggpm import GGPClassifier, GGPRegressor, Inducing
+from ggpm.sparse import ClusterError, ParquetRows, cluster_map, predict_parquet
+
+pa = pytest.importorskip("pyarrow", reason="needs pyarrow (the extra ggpm[parquet])")
+pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow (the extra ggpm[parquet])")
+dask = pytest.importorskip("dask", reason="needs dask (the extra ggpm[dask])")
+distributed = pytest.importorskip("distributed", reason="needs distributed (the extra ggpm[dask])")
+da = pytest.importorskip("dask.array", reason="needs dask (the extra ggpm[dask])")
+
+KERNEL = ConstantKernel(2.0) * RBF([1.0, 2.0])
+# statistics agree to 1e-10 relative whatever the chunks; so do the results, as Newton's method ends at rounding
+TOL = {"rtol": 1e-10, "atol": 1e-10}
+
+
+def winds(n=400, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 4, (n, 2))
+    return X, np.angle(np.exp(1j * (2.0 * np.sin(X[:, 0]) + 0.4 * X[:, 1] + 0.4 * rng.normal(size=n))))
+
+
+def fixed(inducing=20, **options):
+    return GGPRegressor("von_mises", KERNEL, inducing=inducing, optimizer=None, **options)
+
+
+def assert_same_model(one, other, X, tol=TOL):
+    np.testing.assert_allclose(one.log_marginal_likelihood_value_, other.log_marginal_likelihood_value_, **tol)
+    for a, b in zip(one.predict_latent(X), other.predict_latent(X)):
+        np.testing.assert_allclose(a, b, **tol)
+
+
+# ---- Parquet -------------------------------------------------------------------------------------------------------
+
+
+def write_parquet(path, X, y, **more):
+    columns = {f"x{i}": X[:, i] for i in range(X.shape[1])} | {"y": y} | more
+    pq.write_table(pa.table(columns), path, row_group_size=150)
+
+
+def test_parquet_gives_the_model_of_the_arrays(tmp_path):
+    X, y = winds()
+    (tmp_path / "parts").mkdir()
+    write_parquet(tmp_path / "parts" / "a.parquet", X[:250], y[:250])
+    write_parquet(tmp_path / "parts" / "b.parquet", X[250:], y[250:])
+    arrays = fixed().fit(X, y)
+    for path in (tmp_path / "parts", str(tmp_path / "parts" / "*.parquet"), sorted((tmp_path / "parts").iterdir())):
+        model = fixed().fit(ParquetRows(path, ["x0", "x1"], "y", chunk_rows=64))
+        assert_same_model(model, arrays, X[:10])
+    assert model.feature_names_in_.tolist() == ["x0", "x1"] and model.n_features_in_ == 2
+
+
+def test_parquet_learns_and_predicts_into_a_file(tmp_path):
+    X, y = winds(120)
+    write_parquet(tmp_path / "in.parquet", X, y, id=np.arange(120))
+    rows = ParquetRows(tmp_path / "in.parquet", ["x0", "x1"], "y", chunk_rows=50)
+    model = GGPRegressor("von_mises", KERNEL, inducing=10).fit(rows)
+    other = GGPRegressor("von_mises", KERNEL, inducing=10).fit(X, y)
+    np.testing.assert_allclose(model.theta_, other.theta_, rtol=1e-5)
+    assert predict_parquet(model, tmp_path / "in.parquet", tmp_path / "out.parquet", level=0.8, keep=["id"]) == 120
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table.column_names == ["id", "prediction", "lower", "upper"]
+    np.testing.assert_allclose(table["prediction"].to_numpy(), other.predict(X), atol=1e-4)
+
+
+def test_parquet_with_labels_offsets_and_parts(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    labels = np.array(["low", "mid", "high"])[np.digitize(X[:, 0], [-0.5, 0.5])]
+    exposure = rng.uniform(0, 1, 200)
+    parts = rng.dirichlet([1.0, 2.0, 3.0], 200)
+    write_parquet(
+        tmp_path / "t.parquet", X, rng.poisson(3.0, 200), label=labels, offset=exposure,
+        a=parts[:, 0], b=parts[:, 1], c=parts[:, 2],
+    )  # fmt: skip
+    names = ["x0", "x1"]
+    labelled = GGPClassifier(inducing=15, optimizer=None).fit(
+        ParquetRows(tmp_path / "t.parquet", names, "label", chunk_rows=50)
+    )
+    assert labelled.classes_.tolist() == ["high", "low", "mid"]
+    assert_same_model(labelled, GGPClassifier(inducing=15, optimizer=None).fit(X, labels), X[:5])
+    assert predict_parquet(labelled, tmp_path / "t.parquet", tmp_path / "o.parquet", chunk_rows=90) == 200
+    assert pq.read_table(tmp_path / "o.parquet").column_names[1:] == [
+        "probability_high", "probability_low", "probability_mid",
+    ]  # fmt: skip
+    y = pq.read_table(tmp_path / "t.parquet")["y"].to_numpy()
+    counts = GGPRegressor("poisson", KERNEL, inducing=15, optimizer=None)
+    streamed = counts.fit(ParquetRows(tmp_path / "t.parquet", names, "y", offset="offset", chunk_rows=50))
+    again = GGPRegressor("poisson", KERNEL, inducing=15, optimizer=None).fit(X, y, offset=exposure)
+    assert_same_model(streamed, again, X[:5])
+    shares = GGPRegressor("dirichlet", KERNEL, inducing=15, optimizer=None)
+    streamed = shares.fit(ParquetRows(tmp_path / "t.parquet", names, ["a", "b", "c"], chunk_rows=50))
+    assert_same_model(streamed, GGPRegressor("dirichlet", KERNEL, inducing=15, optimizer=None).fit(X, parts), X[:5])
+
+
+def test_parquet_errors_are_named_and_leave_the_model_alone(tmp_path):
+    X, y = winds(200)
+    good = fixed(10).fit(X, y)
+    before = good.predict(X[:4])
+    holes = X.copy()
+    holes[137, 1] = np.nan
+    write_parquet(tmp_path / "holes.parquet", holes, y)
+    with pytest.raises(ValueError, match=r"NaN.*row 137, column 1"):
+        good.fit(ParquetRows(tmp_path / "holes.parquet", ["x0", "x1"], "y", chunk_rows=64))
+    np.testing.assert_array_equal(good.predict(X[:4]), before)
+    with pytest.raises(ValueError, match="no column z"):
+        ParquetRows(tmp_path / "holes.parquet", ["x0", "z"], "y")
+    with pytest.raises(FileNotFoundError, match="no Parquet file"):
+        ParquetRows(tmp_path / "nothing.parquet", ["x0"], "y")
+    (tmp_path / "text.parquet").write_text("not a table")
+    with pytest.raises(ValueError, match="not a Parquet file"):
+        ParquetRows(tmp_path / "text.parquet", ["x0"], "y")
+    with pytest.raises(ValueError, match="inducing=M"):
+        GGPRegressor("von_mises").fit(ParquetRows(tmp_path / "holes.parquet", ["x0", "x1"], "y"))
+    with pytest.raises(ValueError, match="names its own target"):
+        fixed(10).fit(ParquetRows(tmp_path / "holes.parquet", ["x0", "x1"], "y"), y)
+    # the input turns out bad half-way: the earlier output stays as it was
+    out = tmp_path / "out.parquet"
+    out.write_text("earlier")
+    with pytest.raises(ValueError, match="NaN"):
+        predict_parquet(good, tmp_path / "holes.parquet", out, features=["x0", "x1"], chunk_rows=64)
+    assert out.read_text() == "earlier" and sorted(p.name for p in tmp_path.iterdir() if p.name[0] == ".") == []
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path):
+    """A limit on the size of files stands for the full disk: the system refuses the write in the same way."""
+    X, y = winds(3000)
+    model = fixed(5).fit(X[:100], y[:100])
+    write_parquet(tmp_path / "in.parquet", X, y)
+    out = tmp_path / "out.parquet"
+    out.write_text("earlier")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
+        with pytest.raises(OSError, match="could not be written"):
+            predict_parquet(model, tmp_path / "in.parquet", out, features=["x0", "x1"], chunk_rows=500)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert out.read_text() == "earlier" and sorted(os.listdir(tmp_path)) == ["in.parquet", "out.parquet"]
+
+
+# ---- Dask ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        dask.config.set({"distributed.worker.memory.terminate": False}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None, protocol="inproc://"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+def test_dask_gives_the_model_of_the_arrays_whatever_the_chunks(client):
+    X, y = winds()
+    arrays = fixed().fit(X, y)
+    for chunks in (400, 130, 37):
+        model = fixed().fit(da.from_array(X, chunks=(chunks, 1)), da.from_array(y, chunks=chunks))
+        assert_same_model(model, arrays, X[:10])
+    gradients = [m.log_marginal_likelihood(m.theta_ + 0.1, eval_gradient=True)[1] for m in (model, arrays)]
+    np.testing.assert_allclose(*gradients, rtol=1e-9)
+
+
+def test_dask_learns_the_same_hyperparameters(client):
+    X, y = winds(200)
+    model = GGPRegressor("von_mises", KERNEL, inducing=8).fit(da.from_array(X, chunks=(70, 2)), da.from_array(y, 70))
+    other = GGPRegressor("von_mises", KERNEL, inducing=8).fit(X, y)
+    np.testing.assert_allclose(model.theta_, other.theta_, rtol=1e-5)
+
+
+def test_dask_data_frames_with_labels(client):
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    X, _ = winds(200)
+    labels = np.where(X[:, 0] > 2, "b", "a")
+    frame = dd.from_pandas(pd.DataFrame({"x0": X[:, 0], "x1": X[:, 1], "label": labels}), npartitions=3)
+    model = GGPClassifier(KERNEL, inducing=10, optimizer=None).fit(frame[["x0", "x1"]], frame["label"])
+    other = GGPClassifier(KERNEL, inducing=10, optimizer=None).fit(X, labels)
+    assert model.feature_names_in_.tolist() == ["x0", "x1"]
+    for a, b in zip(model.predict_latent(pd.DataFrame(X, columns=["x0", "x1"])), other.predict_latent(X)):
+        np.testing.assert_allclose(a, b, **TOL)
+    lazy = model.predict(frame[["x0", "x1"]])
+    assert isinstance(lazy, da.Array)
+    np.testing.assert_array_equal(lazy.compute(), other.predict(X))
+    np.testing.assert_allclose(model.predict_proba(frame[["x0", "x1"]]).compute(), other.predict_proba(X), **TOL)
+    density = model.log_predictive_density(frame[["x0", "x1"]], frame["label"])
+    np.testing.assert_allclose(density.compute(), other.log_predictive_density(X, labels), **TOL)
+
+
+def test_predictions_are_lazy_and_equal(client):
+    X, y = winds(90)
+    model = fixed(10).fit(X, y)
+    lazy_X, calls = da.from_array(X, chunks=(40, 2)), []
+
+    def watched(block):
+        calls.append(len(block))
+        return block
+
+    watched_X = lazy_X.map_blocks(watched, dtype=float, meta=np.empty((0, 2)))
+    dist, exact = model.predict_dist(watched_X), model.predict_dist(X)
+    results = {
+        "predict": (model.predict(watched_X), model.predict(X)),
+        "var": (dist.var(), exact.var()),
+        "interval": (dist.interval(0.8), exact.interval(0.8)),
+        "log_prob": (dist.log_prob(da.from_array(y, 40)), exact.log_prob(y)),
+    }
+    for i, name in enumerate(("mean", "cov")):
+        results[name] = model.predict_latent(watched_X)[i], model.predict_latent(X)[i]
+    assert calls == []  # nothing was computed so far
+    for name, (lazy, direct) in results.items():
+        assert lazy.shape == direct.shape, name
+        if name != "interval":  # its draws depend on how many rows are drawn for at once
+            np.testing.assert_allclose(lazy.compute(), direct, rtol=1e-10, atol=1e-12, err_msg=name)
+    draws = model.sample_y(lazy_X, 3, random_state=1)
+    assert draws.shape == (90, 3)
+    np.testing.assert_array_equal(draws.compute(), model.sample_y(lazy_X, 3, random_state=1).compute())
+    assert len(np.unique(draws.compute())) == 270
+
+
+def test_a_model_from_a_cluster_can_be_stored(client):
+    X, y = winds(100)
+    model = fixed(10).fit(da.from_array(X, chunks=(50, 2)), da.from_array(y, 50))
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    with pytest.raises(ClusterError, match="fit again"):
+        again.log_marginal_likelihood(model.theta_ + 0.1)
+
+
+def test_folds_and_trials_use_the_same_cluster(client):
+    from joblib import parallel_config
+
+    X, y = winds(90)
+    with parallel_config("dask"):
+        on_cluster = cross_val_score(fixed(8), X, y, cv=3)
+    np.testing.assert_allclose(on_cluster, cross_val_score(fixed(8), X, y, cv=3), rtol=1e-10)
+    assert cluster_map(divmod, [7, 9], [2, 4]) == [(3, 1), (2, 1)]
+
+
+def test_bad_collections_are_named(client):
+    X, y = winds(100)
+    lazy_X, lazy_y = da.from_array(X, chunks=(50, 2)), da.from_array(y, chunks=50)
+    good = fixed(10).fit(lazy_X, lazy_y)
+    before = good.predict(X[:3])
+    with pytest.raises(ValueError, match=r"partition\(s\) and y 4"):
+        good.fit(lazy_X, y := da.from_array(y, chunks=25))
+    with pytest.raises(ValueError, match="cut at the same rows"):
+        good.fit(lazy_X, da.from_array(np.asarray(y), chunks=((60, 40),)))
+    unknown = lazy_y[lazy_y > -10]  # lengths that Dask does not know
+    with pytest.raises(ValueError, match="partition 1: X has 50 rows and y 49"):
+        good.fit(lazy_X, unknown.map_blocks(lambda b: b[:-1] if b[0] == np.asarray(y)[50] else b, dtype=float))
+    bad = X.copy()
+    bad[70, 1] = np.nan
+    with pytest.raises(ValueError, match="row 70, column 1"):
+        good.fit(da.from_array(bad, chunks=(50, 2)), lazy_y)
+    with pytest.raises(ValueError, match="inducing=M"):
+        GGPRegressor("von_mises").fit(lazy_X, lazy_y)
+    with pytest.raises(ValueError, match="y must be passed"):
+        good.fit(lazy_X)
+    np.testing.assert_array_equal(good.predict(X[:3]), before)
+
+
+def test_chunk_rows_do_not_show_in_a_learned_model():
+    X, y = winds(150)
+    one, other = (
+        GGPRegressor("von_mises", KERNEL, inducing=Inducing(8, chunk_rows=rows)).fit(X, y) for rows in (150, 40)
+    )
+    np.testing.assert_allclose(one.theta_, other.theta_, rtol=1e-6)
