@@ -13,13 +13,14 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from ggpm import _frames, families
+from ggpm import _frames, families, priors
 from ggpm._optimize import Optimum, maximise, warn_unconverged
 from ggpm._output import FramedOutput
 from ggpm.families.base import Family
 from ggpm.families.support import Real
 from ggpm.inference import INFERENCES
-from ggpm.kernels import resolve_kernel
+from ggpm.kernels import median_distance, resolve_kernel
+from ggpm.loo import LeaveOneOut, log_densities
 from ggpm.objective import Evidence, WarmObjective, subset_start
 from ggpm.posterior import Posterior
 from ggpm.predictive import Predictive
@@ -40,6 +41,7 @@ class _GGP(FramedOutput, BaseEstimator):
     inducing: Any
     random_state: Any
     verbose: int
+    priors: Any
 
     # ---- fitting -----------------------------------------------------------------------------------------------
     def fit(self, X: Any, y: Any = None, *, offset: Any = None) -> Self:
@@ -65,6 +67,8 @@ class _GGP(FramedOutput, BaseEstimator):
 
     def _fit(self, X: Any, y: Any, offset: Any) -> None:
         if self.inducing is not None or is_streamed(X):
+            if self.objective != "evidence":
+                raise ValueError(f"with inducing points objective must be 'evidence'; got {self.objective!r}.")
             return fit_sparse(self, X, y, offset)
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=1)
         if y is None:
@@ -77,7 +81,9 @@ class _GGP(FramedOutput, BaseEstimator):
         D = family.latent_dim
         self._offset_given_ = offset is not None
         kernels = resolve_kernel(self.kernel, D, X)
-        evidence = Evidence(family, kernels, X, y, _as_offset(offset, len(X), D), inference)
+        names, length = priors.names_of(kernels, family), median_distance(X) if self.kernel is None else 1.0
+        prior = priors.resolve(self.priors, names, self.kernel is None, family, length)
+        evidence = Evidence(family, kernels, X, y, _as_offset(offset, len(X), D), inference, self.objective, prior)
         n_iter, optimum_converged, start = 0, True, None
         if self.optimizer is not None and evidence.theta.size:
             optimum, start = self._maximise(evidence)
@@ -92,7 +98,7 @@ class _GGP(FramedOutput, BaseEstimator):
         if not approximation.converged:
             warn_unconverged(
                 "the posterior mode was not found to full precision; predictions may be off. Try "
-                "inference=Laplace(max_iter=500), another kernel scale, or inference='taylor'."
+                "inference=Laplace(max_iter=500) (or Variational), another kernel scale, or inference='taylor'."
             )
         self.family_ = evidence.family
         self.kernel_ = evidence.kernels if isinstance(self.kernel, (list, tuple)) else evidence.kernels[0]
@@ -103,10 +109,13 @@ class _GGP(FramedOutput, BaseEstimator):
         self.posterior_ = Posterior(evidence.kernels, X, approximation.z, approximation.solution)
         evidence.forget_distances()
         self._evidence = evidence
+        self._approximation = approximation
 
     def _maximise(self, evidence: Evidence) -> tuple[Optimum, Any]:
+        label = "leave-one-out" if self.objective == "loo" else "log evidence"
+
         def report(run: int, calls: int, value: float) -> None:
-            print(f"[ggpm] run {run}, evaluation {calls}: log evidence {value:.6f}", file=sys.stderr)
+            print(f"[ggpm] run {run}, evaluation {calls}: {label} {value:.6f}", file=sys.stderr)
 
         seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
         start, inverse_hessian = (evidence.theta, None) if callable(self.optimizer) else subset_start(evidence)
@@ -128,8 +137,8 @@ class _GGP(FramedOutput, BaseEstimator):
         raise NotImplementedError
 
     def _resolve_inference(self):
-        if self.objective != "evidence":
-            raise ValueError(f"objective must be 'evidence'; got {self.objective!r}.")
+        if self.objective not in ("evidence", "loo"):
+            raise ValueError(f"objective must be 'evidence' or 'loo'; got {self.objective!r}.")
         if isinstance(self.inference, str):
             if self.inference not in INFERENCES:
                 known = ", ".join(repr(name) for name in INFERENCES)
@@ -151,6 +160,26 @@ class _GGP(FramedOutput, BaseEstimator):
         at = self._evidence if theta is None else self._evidence.at(np.asarray(theta, dtype=float))
         value, gradient, _ = at.evaluate(gradient=eval_gradient)
         return (value, gradient) if eval_gradient else value
+
+    def loo(self) -> LeaveOneOut:
+        """Leave-one-out log predictive densities of the training rows, from the fitted sites, without refitting.
+
+        Returns
+        -------
+        LeaveOneOut
+            With ``pointwise`` (n,), ``total``, ``mean`` and the ``standard_error`` of the total.
+
+        Examples
+        --------
+        >>> X = np.linspace(0, 1, 12)[:, None]
+        >>> GGPRegressor("poisson", optimizer=None).fit(X, np.arange(12)).loo().pointwise.shape
+        (12,)
+        """
+        check_is_fitted(self)
+        if not isinstance(getattr(self, "_evidence", None), Evidence):
+            raise ValueError("leave-one-out needs the exact posterior of all training rows: fit with inducing=None.")
+        approximation = getattr(self, "_approximation", None) or self._evidence.evaluate(gradient=False)[2]
+        return LeaveOneOut(log_densities(approximation))
 
     # ---- prediction ----------------------------------------------------------------------------------------------
     def predict_latent(self, X: Any, *, offset: Any = None) -> tuple[Array, Array]:
@@ -216,9 +245,10 @@ class GGPRegressor(RegressorMixin, _GGP):
     kernel : scikit-learn kernel, list of kernels or None
         One kernel shared by all latent dimensions, or a list with one per dimension. None means a learned
         ``ConstantKernel() * RBF() + ConstantKernel()``.
-    inference : "laplace", "taylor" or an object such as ``Taylor(expansion=...)``
-    objective : "evidence"
-        What the hyperparameters maximise.
+    inference : "laplace", "taylor", "variational" or an object such as ``Taylor(expansion=...)``
+    objective : "evidence" or "loo"
+        What the hyperparameters maximise: the log evidence (variational: its lower bound), or the sum of the
+        leave-one-out log predictive densities.
     optimizer : "fmin_l_bfgs_b", callable or None
         None keeps the hyperparameters as given.
     n_restarts_optimizer : int
@@ -229,7 +259,10 @@ class GGPRegressor(RegressorMixin, _GGP):
     random_state : int, RandomState or None
         For the restarts.
     verbose : int
-        1 reports every evaluation of the evidence on the standard error stream.
+        1 reports every evaluation of the objective on the standard error stream.
+    priors : "auto", None or dict
+        Priors on hyperparameters, such as ``{"length_scale": LogNormal(1.0, 1.0)}`` from `ggpm.priors`; "auto" uses
+        weak ones where the evidence is known to run away (labels and trials with ``kernel=None``), None nowhere.
 
     Attributes
     ----------
@@ -262,6 +295,7 @@ class GGPRegressor(RegressorMixin, _GGP):
         inducing: Any = None,
         random_state: Any = None,
         verbose: int = 0,
+        priors: Any = "auto",
     ):
         self.family = family
         self.kernel = kernel
@@ -272,6 +306,7 @@ class GGPRegressor(RegressorMixin, _GGP):
         self.inducing = inducing
         self.random_state = random_state
         self.verbose = verbose
+        self.priors = priors
 
     def _resolve_family(self, y: Any) -> tuple[Family, Array]:
         values = _frames.values_of(y)
@@ -401,6 +436,7 @@ class GGPClassifier(_ClassifierBase):
         inducing: Any = None,
         random_state: Any = None,
         verbose: int = 0,
+        priors: Any = "auto",
     ):
         self.kernel = kernel
         self.inference = inference
@@ -410,6 +446,7 @@ class GGPClassifier(_ClassifierBase):
         self.inducing = inducing
         self.random_state = random_state
         self.verbose = verbose
+        self.priors = priors
 
     def _family_for(self, n_classes: int) -> Family:
         return families.Bernoulli() if n_classes == 2 else families.Categorical(n_classes=n_classes)
@@ -446,6 +483,7 @@ class GGPOrdinalClassifier(_ClassifierBase):
         inducing: Any = None,
         random_state: Any = None,
         verbose: int = 0,
+        priors: Any = "auto",
     ):
         self.kernel = kernel
         self.order = order
@@ -456,6 +494,7 @@ class GGPOrdinalClassifier(_ClassifierBase):
         self.inducing = inducing
         self.random_state = random_state
         self.verbose = verbose
+        self.priors = priors
 
     def _order(self, y: NDArray, given: list | None) -> NDArray:
         chosen = given if self.order is None else self.order

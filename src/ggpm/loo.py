@@ -94,7 +94,9 @@ def _cavity_cov(approximation: Approximation) -> tuple[Array, Array, Array]:
     V, U = approximation.solution.marginals().dense(), approximation.U.dense()
     left = np.eye(V.shape[-1]) - V @ U
     sign, log_det = np.linalg.slogdet(left)
-    A = np.linalg.inv(left) if np.all(sign > 0) else np.full_like(left, np.nan)
+    A: Array = np.full_like(left, np.nan)
+    if np.all(sign > 0):
+        A = np.asarray(np.linalg.inv(left), dtype=np.float64)
     V_c = A @ V
     V_c = (V_c + V_c.swapaxes(1, 2)) / 2
     if np.any(sign <= 0) or np.any(np.linalg.eigvalsh(V_c)[:, 0] <= 0):
@@ -105,6 +107,10 @@ def _cavity_cov(approximation: Approximation) -> tuple[Array, Array, Array]:
     return V_c, A, log_det
 
 
+def _cholesky(V: Array) -> Array:
+    return np.asarray(np.linalg.cholesky(V), dtype=np.float64)
+
+
 def _nodes(D: int) -> tuple[Array, Array]:
     return matched_nodes(D, ACCURACY_LOW_D if D <= 2 else ACCURACY_HIGH_D)
 
@@ -113,7 +119,7 @@ def _at_cavity(approximation: Approximation, gradient: bool) -> tuple[Array, Cot
     z = approximation.z
     V_c, A, _ = _cavity_cov(approximation)
     mean = approximation.mean - np.einsum("njk,nk->nj", V_c, z)
-    values, m_bar, V_c_bar, _, phi = _integrals(approximation, mean, np.linalg.cholesky(V_c), None, gradient)
+    values, m_bar, V_c_bar, _, phi = _integrals(approximation, mean, _cholesky(V_c), None, gradient)
     if not gradient:
         return values, None
     V_c_bar = V_c_bar - symmetric(m_bar, z)
@@ -126,7 +132,7 @@ def _at_posterior(approximation: Approximation, gradient: bool) -> tuple[Array, 
     z, U = approximation.z, approximation.U.dense()
     V_c, A, log_det = _cavity_cov(approximation)
     V_c_z = np.einsum("njk,nk->nj", V_c, z)
-    R = np.linalg.cholesky(approximation.solution.marginals().dense())
+    R = _cholesky(approximation.solution.marginals().dense())
     values, m_bar, V_bar, moments, phi = _integrals(approximation, approximation.mean, R, (z, U), gradient)
     values = values + 0.5 * log_det - 0.5 * np.sum(z * V_c_z, axis=1)
     if not gradient:

@@ -13,6 +13,7 @@ from ggpm import loo
 from ggpm._optimize import maximise
 from ggpm.families.base import Family
 from ggpm.inference import Approximation, Problem
+from ggpm.priors import Priors
 
 Array = NDArray[np.float64]
 
@@ -22,7 +23,11 @@ SUBSET_FROM = 256  # rows from which the search for hyperparameters begins on a 
 class Evidence:
     """log q(y) and its gradient at any theta, for fixed data, family, kernels and inference method."""
 
-    def __init__(self, family: Family, kernels: Sequence, X: Array, y: Array, offset: Array, inference: Any):
+    def __init__(
+        self, family: Family, kernels: Sequence, X: Array, y: Array, offset: Array, inference: Any,
+        objective: str = "evidence", priors: Priors | None = None,
+    ):  # fmt: skip
+        self.objective, self.priors = objective, priors
         self.family, self.kernels, self.X, self.y, self.offset = family, list(kernels), X, y, offset
         self.inference = inference
         self.cache = kernels_module.Distances(X)
@@ -57,7 +62,11 @@ class Evidence:
 
     def rows(self, index: NDArray) -> Evidence:
         """The evidence of some of the rows."""
-        return Evidence(self.family, self.kernels, self.X[index], self.y[index], self.offset[index], self.inference)
+        other = object.__new__(Evidence)
+        other.__dict__.update(self.__dict__)
+        other.X, other.y, other.offset = self.X[index], self.y[index], self.offset[index]
+        other.cache = kernels_module.Distances(other.X)
+        return other
 
     def evaluate(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
         """Evidence, its gradient in `theta` if asked for, and the approximation behind it."""
@@ -66,6 +75,15 @@ class Evidence:
             return approximation.log_evidence, None, approximation
         pulled = self._pull(evaluations, *self.inference.gradient(approximation))
         return approximation.log_evidence, pulled, approximation
+
+    def learn(self, start: Any = None) -> tuple[float, Array, Approximation]:
+        """What the hyperparameters maximise: the objective plus the log density of their priors."""
+        value, gradient, approximation = (self.leave_one_out if self.objective == "loo" else self.evaluate)(start)
+        assert gradient is not None
+        if self.priors is not None:
+            log_prior, slope = self.priors.log_density(self.theta)
+            value, gradient = value + log_prior, gradient + slope
+        return value, gradient, approximation
 
     def leave_one_out(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
         """Sum of the leave-one-out log densities, its gradient in `theta`, and the approximation behind it."""
@@ -89,16 +107,15 @@ class Evidence:
 
 
 class WarmObjective:
-    """The evidence and its gradient as a function of theta; every mode search starts from the last mode."""
+    """The objective and its gradient as a function of theta; every search for a posterior starts from the last."""
 
     def __init__(self, evidence: Evidence):
         self.evidence = evidence
         self.start: Any = None
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
-        value, gradient, approximation = self.evidence.at(theta).evaluate(start=self.start)
+        value, gradient, approximation = self.evidence.at(theta).learn(self.start)
         self.start = approximation.start
-        assert gradient is not None
         return value, gradient
 
 

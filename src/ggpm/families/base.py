@@ -101,6 +101,10 @@ class Family(BaseEstimator):
     def u(self, eta: Array, y: Array) -> Array:
         """Gradient of `log_prob` in eta, (..., D)."""
 
+    def log_prob_and_u(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        """Both at once, for expectations over many nodes; override it where they share most of the work."""
+        return self.log_prob(eta, y), self.u(eta, y)
+
     @abstractmethod
     def U(self, eta: Array, y: Array, expected: bool = False) -> Curvature:
         """Negative Hessian of `log_prob` in eta, or its expectation over y, which is never indefinite."""

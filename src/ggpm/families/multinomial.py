@@ -6,6 +6,7 @@ import math
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import gammaln
 
 from ggpm._special import log_softmax, sum_of_others
 from ggpm.curvature import Marginals, RankOne
@@ -59,6 +60,21 @@ class Multinomial(Family):
         pi, N = np.exp(log_softmax(eta)), y.sum(axis=-1, keepdims=True)
         # next to pi = 1, where y - N pi has no digits, (y - N) + N (1 - pi)
         return np.where(pi > 0.5, (y - N) + N * sum_of_others(pi), y - N * pi)
+
+    def log_prob_and_u(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        # one pass of exponentials; digits next to pi = 1 that `u` keeps are lost, which no expectation notices
+        largest = eta[..., 0].copy()
+        for j in range(1, eta.shape[-1]):
+            np.maximum(largest, eta[..., j], out=largest)
+        N = y.sum(axis=-1)
+        pi = eta - largest[..., None]
+        fit = np.einsum("...j,...j->...", pi, y)
+        np.exp(pi, out=pi)
+        total = pi @ np.ones(pi.shape[-1])
+        log_h = gammaln(N + 1) - gammaln(y + 1).sum(axis=-1)
+        pi *= (-N / total)[..., None]
+        pi += y
+        return log_h + fit - N * np.log(total), pi
 
     def U(self, eta: Array, y: Array, expected: bool = False) -> RankOne:
         log_pi, N = log_softmax(eta), y.sum(axis=-1)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm._quadrature import matched_nodes
-from ggpm.curvature import Blocks, Curvature, Diagonal, Marginals
+from ggpm.curvature import Blocks, Curvature, Diagonal, Marginals, RankOne
 from ggpm.inference.base import Problem
 from ggpm.posterior import batches
 
@@ -38,7 +38,7 @@ class Expected:
 
 def root(V: Marginals, factorised: bool) -> Array:
     """Standard deviations (n, D), or lower Cholesky factors (n, D, D)."""
-    return np.sqrt(V.diag) if factorised else np.linalg.cholesky(V.dense())
+    return np.asarray(np.sqrt(V.diag) if factorised else np.linalg.cholesky(V.dense()), dtype=np.float64)
 
 
 def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
@@ -52,8 +52,8 @@ def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for rows in batches(n, nodes.size):
             eta = place(problem, mean, R, nodes, rows)
-            value[rows] = weights @ problem.family.log_prob(eta, problem.y[rows])
-            u_s = problem.family.u(eta, problem.y[rows])
+            log_p, u_s = problem.family.log_prob_and_u(eta, problem.y[rows])
+            value[rows] = weights @ log_p
             u[rows], moment[rows] = _moments(u_s, nodes, weights, R.ndim == 2)
     if R.ndim == 2:
         return Expected(_finite(value), u, Diagonal(-moment / R))
@@ -87,44 +87,98 @@ class SiteMap:
     def __init__(self, problem: Problem, mean: Array, R: Array, accuracy: str):
         self.problem, self.mean, self.R = problem, mean, R
         self.nodes, self.weights = matched_nodes(mean.shape[1], accuracy)
-        everything = slice(0, len(mean))
-        self.eta = place(problem, mean, R, self.nodes, everything)
-        u = problem.family.u(self.eta, problem.y)
-        self.u, self.moment = _moments(u, self.nodes, self.weights, R.ndim == 2)
-        self.U: Curvature = problem.family.U(self.eta, problem.y)
+        n = len(mean)
+        self.u, self.moment = np.empty(mean.shape), np.empty(R.shape)
+        D = mean.shape[1]
+        self.second = np.empty((n, 2 * D, 2 * D)) if R.ndim == 2 else None
+        self.U: list[tuple[slice, Curvature]] = []
+        for rows in batches(n, self.nodes.size):
+            eta = place(problem, mean, R, self.nodes, rows)
+            u = problem.family.u(eta, problem.y[rows])
+            self.u[rows], self.moment[rows] = _moments(u, self.nodes, self.weights, R.ndim == 2)
+            U = problem.family.U(eta, problem.y[rows])
+            if self.second is None:
+                self.U.append((rows, U))
+            else:
+                self.second[rows] = second_moments(U, self.nodes, self.weights)
 
     def pullback(self, a: Array, B: Array) -> tuple[Array, Array]:
         """Derivative of <a, E[u]> + <B, E[U]> in the means (n, D) and covariances (B's shape)."""
-        R, x, w = self.R, self.nodes, self.weights
-        weight_u, R_bar = self._u_cotangent(a, B)
-        eta_bar = -w[:, None, None] * self.U.dot(weight_u)
-        if R.ndim == 2:
-            R_bar = R_bar + np.einsum("snj,sj->nj", eta_bar, x)
-            return eta_bar.sum(axis=0), R_bar / (2.0 * R)
-        R_bar = R_bar + np.einsum("snj,sk->njk", eta_bar, x, optimize=True)
-        return eta_bar.sum(axis=0), cholesky_pullback(R, R_bar)
+        R, x, w, D = self.R, self.nodes, self.weights, a.shape[1]
+        if self.second is not None:
+            # E[U]_j = -sum_s w u_j x_j / R_j; u and its product with x move by -U and -U x
+            moved = np.einsum("njk,nk->nj", self.second, np.concatenate([-a, B / R], axis=1))
+            return moved[:, :D], (moved[:, D:] + B * self.moment / R**2) / (2.0 * R)
+        M_bar, R_bar = self._explicit(B)
+        m_bar = np.empty_like(a)
+        for rows, U in self.U:
+            u_bar = a[rows] + np.einsum("njk,sk->snj", M_bar[rows], x, optimize=True)
+            eta_bar = -w[:, None, None] * U.dot(u_bar)
+            m_bar[rows] = eta_bar.sum(axis=0)
+            R_bar[rows] += np.einsum("snj,sk->njk", eta_bar, x, optimize=True)
+        return m_bar, cholesky_pullback(R, R_bar)
 
     def pullback_phi(self, a: Array, B: Array) -> Array:
         """Derivative of <a, E[u]> + <B, E[U]> in the family's hyperparameters, (p,)."""
-        weight_u, _ = self._u_cotangent(a, B)
-        u_phi = self.problem.family.u_phi(self.eta, self.problem.y)
-        return np.einsum("s,snj,snjp->p", self.weights, weight_u, u_phi, optimize=True)
+        x, p = self.nodes, self.problem
+        M_bar = -B / self.R if self.R.ndim == 2 else self._explicit(B)[0]
+        total = np.zeros(p.family.log_hyper.size)
+        for rows in batches(len(a), x.size * total.size):
+            if self.R.ndim == 2:
+                u_bar = a[rows] + x[:, None, :] * M_bar[rows]
+            else:
+                u_bar = a[rows] + np.einsum("njk,sk->snj", M_bar[rows], x, optimize=True)
+            u_phi = p.family.u_phi(place(p, self.mean, self.R, x, rows), p.y[rows])
+            total += np.einsum("s,snj,snjp->p", self.weights, u_bar, u_phi, optimize=True)
+        return total
 
-    def _u_cotangent(self, a: Array, B: Array) -> tuple[Array, Array]:
-        """Cotangent of u at the nodes (before weights), (S, n, D), and the explicit part of that of R."""
-        R, x = self.R, self.nodes
-        if R.ndim == 2:  # E[U]_j = -sum_s w u_j x_j / R_j
-            return a - x[:, None, :] * (B / R), B * self.moment / R**2
-        # E[U] = -C^T P C with C = R^-1, P = Phi(Q) + Phi(Q)^T, Q = R^T M, M = tril(sum_s w u x^T)
+    def _explicit(self, B: Array) -> tuple[Array, Array]:
+        """Cotangents of M = tril(sum_s w u x^T) and of R where E[U] names it, for blocks."""
+        # E[U] = -C^T P C with C = R^-1, P = Phi(Q) + Phi(Q)^T, Q = R^T M
+        R, M = self.R, self.moment
         C = np.linalg.inv(R)
-        M = self.moment
         P = _phi(R.swapaxes(1, 2) @ M)
         P_bar = -C @ B @ C.swapaxes(1, 2)
         C_bar = -2.0 * P @ C @ B
         Q_bar = 2.0 * np.tril(P_bar, -1) + P_bar * np.eye(R.shape[-1])
         R_bar = -C.swapaxes(1, 2) @ C_bar @ C.swapaxes(1, 2) + M @ Q_bar.swapaxes(1, 2)
-        M_bar = np.tril(R @ Q_bar)
-        return a + np.einsum("njk,sk->snj", M_bar, x, optimize=True), R_bar
+        return np.tril(R @ Q_bar), R_bar
+
+
+def second_moments(U: Curvature, nodes: Array, weights: Array) -> Array:
+    """``sum_s w_s [1; x_s] U_s [1, x_s]`` for every row, (n, 2D, 2D), U in nodes × rows."""
+    S, D = nodes.shape
+    both = np.concatenate([np.ones((S, D)), nodes], axis=1)  # (S, 2D)
+    if isinstance(U, RankOne):
+        out = -_outer(np.sqrt(U.rho * weights[:, None])[..., None] * U.omega, both)
+        diagonal = U.gamma
+    elif isinstance(U, Diagonal):
+        out, diagonal = np.zeros((U.gamma.shape[1], 2 * D, 2 * D)), U.gamma
+    else:
+        values = np.tile(U.dense(), (1, 1, 2, 2)) * both[:, None, :, None] * both[:, None, None, :]
+        return np.tensordot(weights, values, axes=1)
+    j = np.arange(D)
+    for rows, columns, x in ((0, 0, np.ones((S, D))), (0, D, nodes), (D, 0, nodes), (D, D, nodes**2)):
+        out[:, rows + j, columns + j] += np.einsum("sj,snj->nj", weights[:, None] * x, diagonal, optimize=True)
+    return out
+
+
+def _outer(omega: Array, both: Array) -> Array:
+    wide = np.concatenate([omega, omega], axis=-1)
+    wide *= both[:, None, :]
+    wide = np.ascontiguousarray(wide.swapaxes(0, 1))  # (n, S, 2D)
+    return wide.swapaxes(1, 2) @ wide
+
+
+def expected_blocks(problem: Problem, mean: Array, R: Array) -> Array:
+    """E[U] as full blocks (n, D, D), from few nodes: good enough for the direction of a step."""
+    nodes, weights = matched_nodes(mean.shape[1], "coarse")
+    n, D = mean.shape
+    out = np.empty((n, D, D))
+    for rows in batches(n, nodes.size * 4):
+        U = problem.family.U(place(problem, mean, R, nodes, rows), problem.y[rows])
+        out[rows] = second_moments(U, np.zeros_like(nodes), weights)[:, :D, :D]
+    return out
 
 
 def cholesky_pullback(R: Array, R_bar: Array) -> Array:

@@ -130,19 +130,16 @@ class Laplace:
 
         Mean, z and U are functions of the mode, and the mode moves with everything.
         """
-        p, eta = approximation.problem, approximation.mean + approximation.problem.offset
-        diagonal = is_diagonal(approximation.solution)
-        to = posterior_map(
-            approximation.K, approximation.U, approximation.solution, approximation.z, approximation.mean
-        )
+        a = approximation
+        p, eta, diagonal = a.problem, a.mean + a.problem.offset, is_diagonal(a.solution)
+        to = posterior_map(a.K, a.U, a.solution, a.z, a.mean)
         V_bar = shaped(cotangent.V, diagonal)
         nothing = np.zeros(p.shape)
         U_bar = shaped(cotangent.U, diagonal) + to.sites(nothing, V_bar)[1]
-        d_eta, d_phi = curvature_pullback(p, eta, as_marginals(U_bar), approximation.expected_rows)
+        d_eta, d_phi = curvature_pullback(p, eta, as_marginals(U_bar), a.expected_rows)
         mean_bar = cotangent.mean + d_eta - p.family.U(eta, p.y).dot(cotangent.z)
-        a = approximation.solution.solve(mean_bar)
-        u_phi = p.family.u_phi(eta, p.y)
-        phi = cotangent.phi + d_phi + np.einsum("nj,njp->p", cotangent.z + kernel_dot(approximation.K, a), u_phi)
+        u_bar = cotangent.z + kernel_dot(a.K, a.solution.solve(mean_bar))
+        phi = cotangent.phi + d_phi + np.einsum("nj,njp->p", u_bar, p.family.u_phi(eta, p.y))
         return to.kernels(mean_bar, V_bar), phi
 
     def _start(self, problem: Problem, K: Sequence[Array], start: Array | None) -> _State:

@@ -33,7 +33,7 @@ from scipy.sparse.linalg import LinearOperator, gmres
 from ggpm._linalg import NotPositiveDefinite
 from ggpm._quadrature import ACCURACIES
 from ggpm.curvature import Blocks, Curvature, Diagonal, Marginals
-from ggpm.inference._expectations import Expected, SiteMap, expect, expect_phi, root
+from ggpm.inference._expectations import Expected, SiteMap, expect, expect_phi, expected_blocks, root
 from ggpm.inference._pullback import Cotangent, posterior_map, shaped, symmetric
 from ggpm.inference.base import Approximation, InferenceError, Problem, kernel_dot
 from ggpm.inference.laplace import Laplace
@@ -46,8 +46,9 @@ Sites = Diagonal | Blocks
 BLOCKS_MAX_ORDER = 400
 ROUNDING = 1e-12  # relative size of differences of the bound that are rounding
 ROUNDED = 1e-5  # a search that rounding stops has converged if its sites still move less than this
+CG_STEPS, CG_RTOL = 50, 1e-2  # conjugate gradients within a step: most steps, reduction of the residual
 ADJOINT_RTOL = 1e-10  # relative residual of the linear system behind `pullback`
-MEMORY = 5  # earlier steps that the extrapolation looks at
+MEMORY = 8  # earlier steps that the extrapolation looks at
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Variational:
     sites: Literal["auto", "blocks", "factorised"] = "auto"
     accuracy: str = "standard"
     max_iter: int = 200
-    tol: float = 1e-8
+    tol: float = 1e-7
 
     def __post_init__(self) -> None:
         if self.sites not in ("auto", "blocks", "factorised"):
@@ -98,7 +99,8 @@ class Variational:
     def infer(self, problem: Problem, K: Sequence[Array], start=None) -> VariationalApproximation:
         """The posterior with the highest bound; ``start`` is the `start` of an earlier result."""
         state = self._start(problem, K, start)
-        trace, history = [state.bound], []
+        trace = [state.bound]
+        history: list[tuple[Array, Array]] = []
         converged, least, idle, iteration = False, np.inf, 0, 0
         for iteration in range(self.max_iter + 1):
             target = state.target()
@@ -109,7 +111,6 @@ class Variational:
             converged = change <= self.tol or (idle >= 8 and change <= ROUNDED)
             if converged or iteration == self.max_iter:
                 break
-            history = [*history, (_flat(state.lam, state.U), _flat(*target))][-MEMORY:]
             step = self._step(problem, K, state, target, history)
             if step is None:
                 converged = change <= ROUNDED
@@ -143,8 +144,8 @@ class Variational:
         s = s_0 + (dF/dxi)^T s, one linear system of the size of the sites.
         """
         assert isinstance(approximation, VariationalApproximation)
-        a, p = approximation, approximation.problem
-        diagonal = isinstance(a.U, Diagonal)
+        a, p, like = approximation, approximation.problem, approximation.start[1]
+        diagonal = isinstance(like, Diagonal)
         to = posterior_map(a.K, a.U, a.solution, a.z, a.mean)
         local = SiteMap(p, a.mean, a.root, self.accuracy)
 
@@ -157,7 +158,7 @@ class Variational:
             return mean + a.U.dot(lam), V
 
         def system(s: Array) -> Array:
-            lam, U = _unflat(s, a.U)
+            lam, U = _unflat(s, like)
             return s - np.concatenate([x.ravel() for x in to.sites(*through(lam, _values(U)))])
 
         # z = lambda - U m
@@ -168,7 +169,7 @@ class Variational:
         s, info = gmres(LinearOperator((rhs.size, rhs.size), system), rhs, rtol=ADJOINT_RTOL, maxiter=40, restart=50)
         if info != 0:
             raise InferenceError("the sensitivity of the sites to the hyperparameters could not be solved for")
-        lam, sites = _unflat(s, a.U)
+        lam, sites = _unflat(s, like)
         mean, V = through(lam, _values(sites))
         phi = cotangent.phi
         if phi.size:
@@ -200,23 +201,28 @@ class Variational:
     def _step(self, problem: Problem, K: Sequence[Array], state: _State, target, history) -> _State | None:
         """A step that does not decrease the bound: extrapolated if that helps, else damped; None if none is found."""
         floor = state.bound - ROUNDING * state.size
-        if len(history) > 1:
+
+        def accept(lam: Array, U: Sites) -> _State | None:
             try:
-                new = self._state(problem, K, *_unflat(_anderson(history), state.U))
-                if new.bound >= floor:
-                    return new
+                new = self._state(problem, K, lam, U)
             except NotPositiveDefinite:
-                pass
+                return None
+            return new if new.bound >= floor else None
+
+        ahead = _newton_mean(problem, K, state) if state.coupled else target
+        history[:] = [*history, (_flat(state.lam, state.U), _flat(*ahead))][-MEMORY:]
+        if len(history) > 1:
+            if (new := accept(*_unflat(_anderson(history), state.U))) is not None:
+                return new
             history[:] = history[-1:]
+        if state.coupled and (new := accept(*ahead)) is not None:
+            return new
+        # the natural gradient itself: some step along it must lead upwards
         lam, U = target
         t = 1.0
         for _ in range(30):
-            try:
-                new = self._state(problem, K, (1 - t) * state.lam + t * lam, _mix(state.U, U, t))
-                if new.bound >= floor:
-                    return new
-            except NotPositiveDefinite:
-                pass
+            if (new := accept((1 - t) * state.lam + t * lam, _mix(state.U, U, t))) is not None:
+                return new
             t *= 0.5
         return None
 
@@ -271,9 +277,44 @@ class _State:
     size: float
     """Sum of the absolute values of the bound's terms: what its rounding is relative to."""
 
+    @property
+    def coupled(self) -> bool:
+        """Whether the likelihood couples latent dimensions that are independent under q."""
+        return isinstance(self.U, Diagonal) and self.z.shape[1] > 1
+
     def target(self) -> tuple[Array, Sites]:
         """Where a step of length one leads: (lambda, Lambda)."""
         return self.expected.u + self.expected.U.dot(self.mean), self.expected.U
+
+
+def _newton_mean(problem: Problem, K: Sequence[Array], state: _State) -> tuple[Array, Sites]:
+    """Sites whose covariance is the natural gradient's and whose mean is a Newton step's.
+
+    Diagonal sites know nothing of the coupling of the latent dimensions by the likelihood, so the natural gradient
+    finds the mean slowly. The Newton step ``(K^-1 + E[U]) dm = E[u] - z`` knows it; it is solved by conjugate
+    gradients, preconditioned with the factorisation in hand.
+    """
+    U = expected_blocks(problem, state.mean, state.R)
+    r = state.expected.u - state.z
+    dm, dz = np.zeros_like(r), np.zeros_like(r)
+    s = state.solution.solve(r)  # V r = K s
+    p, pz = kernel_dot(K, s), s
+    rho = first = float(np.sum(r * p))
+    for _ in range(CG_STEPS):
+        Ap = pz + np.einsum("njk,nk->nj", U, p)
+        curvature = float(np.sum(p * Ap))
+        if not curvature > 0:
+            break
+        alpha = rho / curvature
+        dm, dz, r = dm + alpha * p, dz + alpha * pz, r - alpha * Ap
+        s = state.solution.solve(r)
+        Ks = kernel_dot(K, s)
+        rho, last = float(np.sum(r * Ks)), rho
+        if not rho > CG_RTOL**2 * first:
+            break
+        p, pz = Ks + rho / last * p, s + rho / last * pz
+    sites = state.expected.U
+    return state.z + dz + sites.dot(state.mean + dm), sites
 
 
 def _change(state: _State, lam: Array, U: Sites) -> float:

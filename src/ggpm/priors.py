@@ -1,0 +1,137 @@
+"""Priors on hyperparameters: the search then ends at the posterior mode (MAP) instead of the evidence's maximum.
+
+A prior is a density of one positive hyperparameter, taken in the coordinate in which the search runs, its
+logarithm; so are the modes. `log_marginal_likelihood` stays the evidence: priors act on the search alone.
+
+By default (``priors="auto"``) they are used where the evidence is known to run away. A classifier's latent has no
+unit: with classes that can be told apart without error a larger scale always fits better, with a longer length
+scale to match, until a bound stops it. So with the default kernel and outputs that are labels, grades or
+proportions of trials, `AUTO` applies; everywhere else nothing does. ``priors=None`` switches all of it off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+Array = NDArray[np.float64]
+
+
+class Prior(Protocol):
+    """A density of the logarithm of a hyperparameter."""
+
+    def log_density(self, log_value: float) -> tuple[float, float]:
+        """Log density and its derivative at the logarithm of the hyperparameter."""
+        ...
+
+
+def _check_positive(prior: Any, *fields: str) -> None:
+    for name in fields:
+        if not (np.isfinite(getattr(prior, name)) and getattr(prior, name) > 0):
+            raise ValueError(f"{name} must be a positive number; got {getattr(prior, name)!r}.")
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    """The logarithm of the hyperparameter is normal around log(median) with standard deviation sigma.
+
+    >>> LogNormal(2.0, 1.0).log_density(np.log(2.0))[1]
+    -0.0
+    """
+
+    median: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "median", "sigma")
+
+    def log_density(self, log_value: float) -> tuple[float, float]:
+        e = (log_value - np.log(self.median)) / self.sigma
+        return float(-0.5 * e * e - np.log(self.sigma) - 0.5 * np.log(2 * np.pi)), float(-e / self.sigma)
+
+
+@dataclass(frozen=True)
+class HalfT:
+    """The hyperparameter is the absolute value of a Student t variable with the given scale.
+
+    >>> HalfT(1.0, df=4.0).log_density(0.0)[1].round(3)
+    np.float64(0.0)
+    """
+
+    scale: float
+    df: float = 4.0
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "scale", "df")
+
+    def log_density(self, log_value: float) -> tuple[float, float]:
+        r2 = np.exp(2.0 * (log_value - np.log(self.scale))) / self.df
+        constant = np.log(2.0) + gammaln((self.df + 1) / 2) - gammaln(self.df / 2) - 0.5 * np.log(self.df * np.pi)
+        value = constant - np.log(self.scale) - 0.5 * (self.df + 1) * np.log1p(r2) + log_value  # + log_value: Jacobian
+        return float(value), 1.0 - (self.df + 1) * r2 / (1.0 + r2)
+
+
+@dataclass(frozen=True)
+class Priors:
+    """One prior, or None, for every entry of theta."""
+
+    members: tuple[Prior | None, ...]
+
+    def log_density(self, theta: Array) -> tuple[float, Array]:
+        """Log density at theta and its gradient."""
+        value, gradient = 0.0, np.zeros(len(theta))
+        for k, prior in enumerate(self.members):
+            if prior is not None:
+                term, gradient[k] = prior.log_density(float(theta[k]))
+                value += term
+        return value, gradient
+
+
+# In the default kernel: variance of the latent, length scale in units of the median distance, variance of the
+# intercept. Two standard deviations are factors of 55, 20 and 55.
+AUTO_VARIANCE = LogNormal(10.0, 2.0)
+AUTO_LENGTH_SIGMA = 1.5
+AUTO_INTERCEPT = LogNormal(1.0, 2.0)
+
+
+def resolve(priors: Any, names: Sequence[str], default_kernel: bool, family: Any, length_scale: float) -> Priors | None:
+    """The priors of all entries of theta, or None.
+
+    ``names`` are the hyperparameters as scikit-learn writes them ("k1__k2__length_scale"), the family's as "phi".
+    """
+    if priors is None:
+        return None
+    if isinstance(priors, str):
+        if priors != "auto":
+            raise ValueError(f"priors must be 'auto', None or a dictionary; got {priors!r}.")
+        if not (default_kernel and (family.finite or family.countable)):
+            return None
+        auto = [AUTO_VARIANCE, LogNormal(length_scale, AUTO_LENGTH_SIGMA), AUTO_INTERCEPT]
+        return Priors((*auto, *[None] * (len(names) - 3)))
+    if not isinstance(priors, Mapping):
+        raise TypeError(f"priors must be 'auto', None or a dictionary of names and priors; got {priors!r}.")
+    members: list[Prior | None] = [None] * len(names)
+    for wanted, prior in priors.items():
+        if not hasattr(prior, "log_density"):
+            raise TypeError(f"the prior of {wanted!r} must be LogNormal(...) or HalfT(...); got {prior!r}.")
+        found = [k for k, name in enumerate(names) if name == wanted or name.endswith(f"__{wanted}")]
+        if not found:
+            raise ValueError(f"no learned hyperparameter is called {wanted!r}; there are {', '.join(names) or 'none'}.")
+        for k in found:
+            members[k] = prior
+    return Priors(tuple(members))
+
+
+def names_of(kernels: Sequence, family: Any) -> list[str]:
+    """Names of the entries of theta, repeated for vector-valued ones; with several kernels their number first."""
+    names: list[str] = []
+    for j, kernel in enumerate(kernels):
+        for h in kernel.hyperparameters:
+            if not h.fixed:
+                names += [h.name if len(kernels) == 1 else f"{j}__{h.name}"] * h.n_elements
+    return names + ["phi"] * (family.log_hyper.size if family.learns_phi else 0)
