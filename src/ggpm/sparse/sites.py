@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ggpm.curvature import Curvature, Marginals, PlusOuter
 from ggpm.families.base import Family
 from ggpm.inference import Laplace, Problem, Taylor
-from ggpm.inference.base import _pullback
+from ggpm.inference.base import curvature_pullback
 from ggpm.sparse.rows import Chunk
 
 Array = NDArray[np.float64]
@@ -102,7 +102,7 @@ class TaylorSites:
     def pull(self, family: Family, chunk: Chunk, f: Array, V: Marginals, expected: bool) -> tuple[Array, Array]:
         point, _, U, rows = self._expansion(family, chunk)
         problem, eta, r = Problem(family, chunk.y, chunk.offset), point + chunk.offset, f - point
-        d_eta, d_phi = _pullback(problem, eta, PlusOuter(V, r), rows)
+        d_eta, d_phi = curvature_pullback(problem, eta, PlusOuter(V, r), rows)
         s = -0.5 * d_eta
         if rows.any():
             # u moves by the observed curvature, the site by the expected one
