@@ -10,6 +10,7 @@
 from ggpm import families
 from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, log_predictive_density_scorer
 from ggpm.inference import Laplace, Taylor, Variational
+from ggpm.persistence import LoadError, load, save
 from ggpm.predictive import Predictive
 from ggpm.sparse import Inducing
 
@@ -21,9 +22,12 @@ __all__ = [
     "GGPRegressor",
     "Inducing",
     "Laplace",
+    "LoadError",
     "Predictive",
     "Taylor",
     "Variational",
     "families",
+    "load",
     "log_predictive_density_scorer",
+    "save",
 ]

@@ -70,7 +70,7 @@ class _GGP(FramedOutput, BaseEstimator):
             if self.objective != "evidence":
                 raise ValueError(f"with inducing points objective must be 'evidence'; got {self.objective!r}.")
             return fit_sparse(self, X, y, offset)
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=1)
+        X = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=1)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         self.target_names_ = _frames.names_of(y)
@@ -106,7 +106,8 @@ class _GGP(FramedOutput, BaseEstimator):
         self.log_marginal_likelihood_value_ = value
         self.n_iter_ = n_iter
         self.converged_ = bool(approximation.converged and optimum_converged)
-        self.posterior_ = Posterior(evidence.kernels, X, approximation.z, approximation.solution)
+        z = np.ascontiguousarray(approximation.z)
+        self.posterior_ = Posterior(evidence.kernels, X, z, approximation.solution, approximation.U)
         evidence.forget_distances()
         self._evidence = evidence
         self._approximation = approximation

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.solvers import Solution
+from ggpm.curvature import Curvature, Marginals
+from ggpm.kernels import evaluate
+from ggpm.solvers import Solution, factorise
 
 Array = NDArray[np.float64]
 
@@ -25,6 +28,8 @@ class Posterior:
     z: Array
     """K^-1 m, (n, D)."""
     solution: Solution
+    U: Curvature | None = None
+    """Curvature of the sites; with kernels, X and z it determines everything else."""
 
     def latent(self, X: Array) -> tuple[Array, Array]:
         """Mean (m, D) and covariance (m, D, D) of the latent at the rows of X."""
@@ -44,6 +49,39 @@ class Posterior:
             block[:, range(D), range(D)] = np.maximum(block[:, range(D), range(D)], 0.0)
             cov[rows] = block
         return mean, cov
+
+
+class SolveLater:
+    """The `Solution` of given sites, factorised when it is first asked for something."""
+
+    def __init__(self, kernels: Sequence, X: Array, U: Curvature):
+        self._parts = kernels, X, U
+
+    @cached_property
+    def _solution(self) -> Solution:
+        kernels, X, U = self._parts
+        return factorise([evaluate(k, X).K for k in kernels], U)
+
+    @cached_property
+    def log_det(self) -> float:
+        """log |I + U K|."""
+        return self._solution.log_det
+
+    def solve(self, r: Array) -> Array:
+        """``(I + U K)^-1 r``."""
+        return self._solution.solve(r)
+
+    def marginals(self) -> Marginals:
+        """The D×D diagonal blocks V_ii."""
+        return self._solution.marginals()
+
+    def precision(self) -> list[Array]:
+        """The blocks ``[(K + W)^-1]_jj``."""
+        return self._solution.precision()
+
+    def reduction(self, K_star: Sequence[Array]) -> Array:
+        """``K_*^T (K + W)^-1 K_*`` per test point."""
+        return self._solution.reduction(K_star)
 
 
 def batches(m: int, per_row: int) -> Iterator[slice]:

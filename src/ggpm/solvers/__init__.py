@@ -30,8 +30,10 @@ class Solution(Protocol):
     Kernel matrices come as a list: one n×n matrix shared by all latent dimensions, or one per dimension.
     """
 
-    log_det: float
-    """log |I + U K|."""
+    @property
+    def log_det(self) -> float:
+        """log |I + U K|."""
+        ...
 
     def solve(self, r: Array) -> Array:
         """``(I + U K)^-1 r`` for r (n, D)."""
