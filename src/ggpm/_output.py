@@ -12,8 +12,8 @@ from ggpm import _frames
 class FramedOutput:
     """What an estimator needs to give its predictions names: `set_output` and `summary`."""
 
-    target_names_: list[str] | None
-    _target_kind: str | None
+    target_names_: list[str] | None = None
+    _target_kind: str | None = None
 
     def predict_dist(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
         """The predictive distribution at the rows of X."""

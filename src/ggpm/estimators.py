@@ -66,6 +66,7 @@ class _GGP(FramedOutput, BaseEstimator):
         return self
 
     def _fit(self, X: Any, y: Any, offset: Any) -> None:
+        self.target_names_, self._target_kind = _frames.names_of(y), _frames.kind_of(y)
         if self.inducing is not None or is_streamed(X):
             if self.objective != "evidence":
                 raise ValueError(f"with inducing points objective must be 'evidence'; got {self.objective!r}.")
@@ -73,8 +74,6 @@ class _GGP(FramedOutput, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=1)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        self.target_names_ = _frames.names_of(y)
-        self._target_kind = _frames.kind_of(y)
         family, y = self._resolve_family(y)
         check_consistent_length(X, y)
         inference = self._resolve_inference()

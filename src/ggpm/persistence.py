@@ -4,7 +4,8 @@ A file is a safetensors container: arrays (training rows, encoded y, sites) and,
 with everything else. A fitted posterior is determined by its kernels, the training rows, the sites' curvature and
 ``z = K^-1 m``; the factorisation behind predictive variances is computed again on first use, from the same numbers
 by the same code, hence with the same result. So a file holds nothing of a solver's inner life, stays of size O(n D),
-and can be read by versions whose solvers work differently.
+and can be read by versions whose solvers work differently. A sparse posterior is small by itself and is stored
+whole, without the training rows.
 
 What `load` makes from a file: numbers, strings, arrays of float64, and objects of the classes listed here or handed
 over by the caller. Nothing is imported by a name in the file. A digest over all bytes tells damage; it is no
@@ -20,7 +21,6 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,14 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels as sk
 from sklearn.utils.validation import check_is_fitted
 
-from ggpm import estimators, families, inference
+from ggpm._packing import LoadError, known_classes, pack, require, unpack
 from ggpm.curvature import Blocks, Diagonal, Kronecker, RankOne
+from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor
 from ggpm.families.base import Family
+from ggpm.kernels import log_hyper
 from ggpm.objective import Evidence
 from ggpm.posterior import Posterior, SolveLater
+from ggpm.sparse.posterior import SparsePosterior
 
 __all__ = ["FORMAT", "LoadError", "load", "save"]
 
@@ -43,19 +46,7 @@ FORMAT = 1
 MAX_HEADER = 8 * 2**20
 """Most bytes of JSON that `load` will parse: parsed JSON takes many times its size in memory."""
 
-MAX_DEPTH = 40
-"""Deepest nesting of kernels and lists."""
-
-ESTIMATORS = {
-    c.__name__: c for c in (estimators.GGPRegressor, estimators.GGPClassifier, estimators.GGPOrdinalClassifier)
-}
-KERNELS = {
-    c.__name__: c
-    for c in (
-        sk.ConstantKernel, sk.WhiteKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared, sk.DotProduct,
-        sk.PairwiseKernel, sk.Sum, sk.Product, sk.Exponentiation,
-    )
-}  # fmt: skip
+ESTIMATORS = {c.__name__: c for c in (GGPRegressor, GGPClassifier, GGPOrdinalClassifier)}
 CURVATURES = {c.__name__: c for c in (Diagonal, RankOne, Kronecker, Blocks)}
 # Shapes of the curvatures' arrays in terms of n and D; a star marks those that may be absent.
 SHAPES = {
@@ -65,11 +56,6 @@ SHAPES = {
     "Blocks": {"values": "nDD"},
 }
 ZERO_DIGEST = "0" * 64
-INTEGERS = ("int8", "int16", "int32", "int64")
-
-
-class LoadError(ValueError):
-    """A file that `ggpm.load` does not accept; the message says why."""
 
 
 # ---- saving ------------------------------------------------------------------------------------------------------
@@ -133,35 +119,28 @@ def _serialise(model: Any) -> bytes:
     from ggpm import __version__
 
     posterior, evidence = model.posterior_, model._evidence
-    if type(posterior) is not Posterior:
-        raise TypeError(f"a {type(posterior).__name__} cannot be saved in this version.")
-    U: Any = posterior.U
-    curvature = type(U).__name__
-    if curvature not in CURVATURES:
-        raise TypeError(f"sites of type {curvature} cannot be saved in this version.")
-    arrays = {"X": posterior.X, "y": evidence.y, "z": posterior.z, "offset": evidence.offset}
-    for field in dataclasses.fields(U):
-        value = getattr(U, field.name)
-        if value is not None:
-            arrays[f"U.{field.name}"] = value
+    sparse = isinstance(posterior, SparsePosterior)
+    arrays = _sparse_arrays(posterior) if sparse else _exact_arrays(posterior, evidence)
     names = getattr(model, "feature_names_in_", None)
     document = {
         "sha256": ZERO_DIGEST,  # first, so that the first occurrence in the file is this one
         "format": FORMAT,
         "ggpm": __version__,
         "estimator": type(model).__name__,
-        "params": {name: _pack(value, name) for name, value in model.get_params(deep=False).items()},
-        "family": _pack(model.family_, "family_"),
-        "kernels": [_pack(kernel, "kernel_") for kernel in posterior.kernels],
-        "inference": _pack(evidence.inference, "inference"),
-        "curvature": curvature,
+        "params": {name: pack(value, name) for name, value in model.get_params(deep=False).items()},
+        "family": pack(model.family_, "family_"),
+        "kernels": [pack(kernel, "kernel_") for kernel in posterior.kernels],
+        "inference": pack(evidence.inference, "inference"),
+        "posterior": "sparse" if sparse else "exact",
+        "curvature": None if sparse else type(posterior.U).__name__,
         "log_evidence": float(model.log_marginal_likelihood_value_),
         "n_iter": int(model.n_iter_),
         "converged": bool(model.converged_),
+        "offset_given": bool(model._offset_given_),
         "feature_names": None if names is None else [str(name) for name in names],
         "target_names": model.target_names_,
         "target_kind": model._target_kind,
-        "classes": _pack(getattr(model, "classes_", None), "classes_"),
+        "classes": pack(getattr(model, "classes_", None), "classes_"),
     }
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     contiguous = {name: np.ascontiguousarray(a, dtype=np.float64) for name, a in arrays.items()}
@@ -170,46 +149,12 @@ def _serialise(model: Any) -> bytes:
     return content.replace(ZERO_DIGEST.encode(), digest.encode(), 1)
 
 
-def _pack(value: Any, where: str) -> Any:
-    """A value as JSON: plain numbers and strings as they are, everything else as an object with one tag."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if np.isfinite(value) else {"float": str(value)}
-    if isinstance(value, list | tuple):
-        return {type(value).__name__: [_pack(v, where) for v in value]}
-    if isinstance(value, np.ndarray) and (value.dtype.kind in "biufU" or _only_strings(value)):
-        kind = value.dtype.kind
-        dtype = {"O": "object", "U": "str"}.get(kind, value.dtype.name)
-        items = [_pack(v, where) for v in value.ravel().tolist()]
-        return {"array": items, "dtype": dtype, "shape": list(value.shape)}
-    if isinstance(value, sk.Kernel):
-        params = {name: _pack(v, where) for name, v in value.get_params(deep=False).items()}
-        return {"kernel": type(value).__name__, "params": params}
-    if isinstance(value, Family):
-        return {"family": type(value).__name__, "state": {name: _pack(v, where) for name, v in vars(value).items()}}
-    if dataclasses.is_dataclass(value) and type(value) in inference.INFERENCES.values():
-        settings = {f.name: _pack(getattr(value, f.name), where) for f in dataclasses.fields(value)}
-        return {"inference": type(value).__name__, "settings": settings}
-    raise TypeError(
-        f"{where} holds a {type(value).__name__}, which a file without code cannot hold ({value!r}). Replace it "
-        f"before saving, for instance with model.set_params(optimizer=None) for an optimiser of your own: the fitted "
-        "state does not change."
-    )
-
-
-def _only_strings(value: NDArray) -> bool:
-    return value.dtype == object and all(isinstance(v, str) for v in value.ravel())
-
-
 # ---- loading -----------------------------------------------------------------------------------------------------
 def load(path: str | os.PathLike, *, families: Iterable[type[Family]] = (), kernels: Iterable[type] = ()) -> Any:
     """Read a model that `save` wrote.
 
     Predictions on the machine that saved it are identical to the last bit. `log_marginal_likelihood` works too, at
-    any theta, since the training data are in the file.
+    any theta, since the training data are in the file (not those of a sparse model: it knows its learned value only).
 
     Parameters
     ----------
@@ -233,9 +178,9 @@ def load(path: str | os.PathLike, *, families: Iterable[type[Family]] = (), kern
     ...     load(file.name)
     Traceback (most recent call last):
     ...
-    ggpm.persistence.LoadError: not a model file: its header claims 8386658464824651630 bytes, the file has 18.
+    ggpm.persistence.LoadError: not a model file: its header claims 8029109312199880558 bytes, the file has 18.
     """
-    known = _known(tuple(families), tuple(kernels))
+    known = known_classes(tuple(families), tuple(kernels))
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(8)
@@ -260,53 +205,53 @@ def _restore(content: bytes, length: int, known: Mapping[str, Mapping[str, type]
     document = _document(content, length)
     arrays = {name: np.array(a) for name, a in from_bytes(content).items()}
     for name, a in arrays.items():
-        _require(a.dtype == np.float64, f"array {name} must be float64, not {a.dtype}")
-        _require(bool(np.all(np.isfinite(a))), f"array {name} has values that are not finite")
+        require(a.dtype == np.float64, f"array {name} must be float64, not {a.dtype}")
+        require(bool(np.all(np.isfinite(a))), f"array {name} has values that are not finite")
     kind = ESTIMATORS.get(_text(document, "estimator"))
     if kind is None:
         raise LoadError(f"unknown estimator {document['estimator']!r}.")
 
-    X, y, z = (_take(arrays, name) for name in ("X", "y", "z"))
-    offset = _take(arrays, "offset")
-    _require(X.ndim == 2 and z.ndim == 2 and len(X) > 0 and X.shape[1] > 0, "X and z must be matrices")
-    n, D = z.shape
-    _require(len(X) == n and y.ndim > 0 and len(y) == n and offset.shape == (n, D), "X, y, z and offset must agree")
-    U = _curvature(_text(document, "curvature"), arrays, n, D)
-    _require(not arrays, f"unknown arrays {sorted(arrays)}")
-
-    family = _unpack(document.get("family"), known)
-    _require(isinstance(family, Family), "family must be a family")
-    _require(type(family.latent_dim) is int and family.latent_dim == D, f"the family must have {D} latent dimensions")
+    family = unpack(document.get("family"), known)
+    require(isinstance(family, Family) and type(family.latent_dim) is int, "family must be a family")
     packed: Any = document.get("kernels")
-    _require(isinstance(packed, list) and len(packed) in (1, D), "there must be one kernel, or one per dimension")
-    kernels = [_unpack(k, known) for k in packed]
-    _require(all(isinstance(k, sk.Kernel) for k in kernels), "kernels must be kernels")
-    method = _unpack(document.get("inference"), known)
-    _require(hasattr(method, "infer"), "inference must be an inference method")
+    require(isinstance(packed, list) and len(packed) in (1, family.latent_dim), "one kernel, or one per dimension")
+    kernels = [unpack(k, known) for k in packed]
+    require(all(isinstance(k, sk.Kernel) for k in kernels), "kernels must be kernels")
+    method = unpack(document.get("inference"), known)
+    require(hasattr(method, "infer"), "inference must be an inference method")
+    posterior: Any
+    evidence: Any
+    if document.get("posterior") == "sparse":
+        posterior, evidence = _sparse(arrays, family, kernels)
+    else:
+        posterior, evidence = _exact(_text(document, "curvature"), arrays, family, kernels, method)
+    require(not arrays, f"unknown arrays {sorted(arrays)}")
+    features = (posterior.Z if isinstance(posterior, SparsePosterior) else posterior.X).shape[1]
 
     params: Any = document.get("params")
-    _require(isinstance(params, dict), "params must be a mapping")
+    require(isinstance(params, dict), "params must be a mapping")
     allowed = set(kind._get_param_names())
-    _require(set(params) <= allowed, f"unknown parameters {sorted(set(params) - allowed)}")
-    model = kind(**{name: _unpack(value, known) for name, value in params.items()})
+    require(set(params) <= allowed, f"unknown parameters {sorted(set(params) - allowed)}")
+    model = kind(**{name: unpack(value, known) for name, value in params.items()})
 
     model.family_ = family
     model.kernel_ = kernels if isinstance(model.kernel, list | tuple) else kernels[0]
-    model.posterior_ = Posterior(kernels, X, z, SolveLater(kernels, X, U), U)
-    model._evidence = Evidence(family, kernels, X, y, offset, method)
-    model.theta_ = model._evidence.theta
+    model.posterior_, model._evidence = posterior, evidence
+    model.theta_ = evidence.theta
+    if isinstance(posterior, SparsePosterior):
+        model.inducing_inputs_ = posterior.Z
     model.log_marginal_likelihood_value_ = _number(document, "log_evidence")
     model.n_iter_ = int(_number(document, "n_iter"))
     model.converged_ = document.get("converged") is True
-    model._offset_given_ = bool(np.any(offset))
-    model.n_features_in_ = X.shape[1]
-    names = _names(document, "feature_names", X.shape[1])
+    model._offset_given_ = document.get("offset_given") is True
+    model.n_features_in_ = features
+    names = _names(document, "feature_names", features)
     if names is not None:
         model.feature_names_in_ = np.array(names, dtype=object)
     model.target_names_ = _names(document, "target_names", None)
     model._target_kind = document.get("target_kind") if document.get("target_kind") in ("pandas", "polars") else None
-    _restore_classes(model, _unpack(document.get("classes"), known), family)
-    _try_out(model)
+    _restore_classes(model, unpack(document.get("classes"), known), family)
+    _try_out(model, posterior)
     return model
 
 
@@ -333,156 +278,118 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _known(user_families: tuple, user_kernels: tuple) -> dict[str, dict[str, type]]:
-    """The classes that a file may name, by kind."""
-    for c in user_families:
-        if not (isinstance(c, type) and issubclass(c, Family)):
-            raise TypeError(f"families must be classes derived from ggpm.families.Family; got {c!r}.")
-    for c in user_kernels:
-        if not (isinstance(c, type) and issubclass(c, sk.Kernel)):
-            raise TypeError(f"kernels must be classes derived from scikit-learn's Kernel; got {c!r}.")
-    return {
-        "family": {c.__name__: c for c in (*families.FAMILIES.values(), *user_families)},
-        "kernel": {**KERNELS, **{c.__name__: c for c in user_kernels}},
-        "inference": {c.__name__: c for c in inference.INFERENCES.values()},
-    }
+# ---- posteriors --------------------------------------------------------------------------------------------------
+def _exact_arrays(posterior: Posterior, evidence: Evidence) -> dict[str, NDArray]:
+    arrays = {"X": posterior.X, "y": evidence.y, "z": posterior.z, "offset": evidence.offset}
+    U: Any = posterior.U
+    if type(U) not in CURVATURES.values():
+        raise TypeError(f"sites of type {type(U).__name__} cannot be saved in this version.")
+    given = {field.name: getattr(U, field.name) for field in dataclasses.fields(U)}
+    return arrays | {f"U.{name}": value for name, value in given.items() if value is not None}
 
 
-def _unpack(value: Any, known: Mapping[str, Mapping[str, type]], depth: int = 0) -> Any:
-    """The inverse of `_pack`."""
-    _require(depth < MAX_DEPTH, "the document is nested too deeply")
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    _require(isinstance(value, dict), "a bare list stands where a value is expected")
-
-    def inner(mapping: Any) -> dict[str, Any]:
-        _require(isinstance(mapping, dict), "a mapping is expected")
-        return {name: _unpack(v, known, depth + 1) for name, v in mapping.items()}
-
-    match value:
-        case {"float": "inf" | "-inf" | "nan" as text}:
-            return float(text)
-        case {"list": list(items)}:
-            return [_unpack(v, known, depth + 1) for v in items]
-        case {"tuple": list(items)}:
-            return tuple(_unpack(v, known, depth + 1) for v in items)
-        case {"array": list(items), "dtype": str(dtype), "shape": list(shape)}:
-            return _array(items, dtype, shape)
-        case {"kernel": str(name), "params": params}:
-            return _kernel(_class(known, "kernel", name), inner(params))
-        case {"family": str(name), "state": state}:
-            return _family(_class(known, "family", name), inner(state))
-        case {"inference": str(name), "settings": settings}:
-            return _class(known, "inference", name)(**inner(settings))
-    raise LoadError(f"the document holds a value of unknown kind, with keys {sorted(map(str, value))[:4]}.")
-
-
-def _class(known: Mapping[str, Mapping[str, type]], kind: str, name: str) -> Any:
-    if name not in known[kind]:
-        argument = {"family": "families", "kernel": "kernels"}.get(kind)
-        hint = f" If it is yours, pass the class: load(path, {argument}=[...])." if argument else ""
-        raise LoadError(f"the file needs the {kind} {name!r}, which is not known here.{hint}")
-    return known[kind][name]
-
-
-def _array(items: list, dtype: str, shape: list) -> NDArray:
-    _require(all(type(s) is int and s >= 0 for s in shape) and len(shape) <= 3, "an array has an odd shape")
-    if dtype in ("str", "object"):
-        _require(all(isinstance(v, str) for v in items), "an array of strings holds something else")
-        out = np.array(items, dtype=object if dtype == "object" else str)
-    else:
-        _require(dtype in ("bool", "float32", "float64") or dtype.strip("u") in INTEGERS, f"unknown dtype {dtype!r}")
-        _require(all(isinstance(v, bool | int | float) for v in items), "an array of numbers holds something else")
-        out = np.array(items, dtype=dtype)
-    return out.reshape(shape)
-
-
-def _kernel(kind: type[sk.Kernel], params: dict[str, Any]) -> sk.Kernel:
-    expected = set(signature(kind).parameters)
-    _require(set(params) == expected, f"{kind.__name__} has parameters {sorted(expected)}, the file {sorted(params)}")
-    for name in ("kernel", "k1", "k2"):
-        _require(name not in params or isinstance(params[name], sk.Kernel), f"{name} must be a kernel")
-    if kind is sk.PairwiseKernel:
-        _require(
-            isinstance(params["metric"], str) and params["pairwise_kernels_kwargs"] is None, "metric must be a name"
-        )
-    return kind(**params)
-
-
-def _family(kind: type[Family], state: dict[str, Any]) -> Family:
-    out = kind.__new__(kind)
-    for name, value in state.items():
-        present = getattr(kind, name, None)
-        fits = name.isidentifier() and not name.startswith("__")
-        _require(
-            fits and not callable(present) and not isinstance(present, property), f"{name!r} is no state of a family"
-        )
-        out.__dict__[name] = value
-    missing = set(kind._get_param_names()) - set(state)
-    _require(not missing, f"{kind.__name__} lacks {sorted(missing)}")
-    return out
+def _exact(
+    curvature: str, arrays: dict[str, NDArray], family: Family, kernels: list, method: Any
+) -> tuple[Posterior, Evidence]:
+    X, y, z, offset = (_take(arrays, name) for name in ("X", "y", "z", "offset"))
+    require(X.ndim == 2 and z.ndim == 2 and len(X) > 0 and X.shape[1] > 0, "X and z must be matrices")
+    n, D = z.shape
+    require(len(X) == n and y.ndim > 0 and len(y) == n and offset.shape == (n, D), "X, y, z and offset must agree")
+    require(family.latent_dim == D, f"the family must have {D} latent dimensions")
+    U = _curvature(curvature, arrays, n, D)
+    return Posterior(kernels, X, z, SolveLater(kernels, X, U), U), Evidence(family, kernels, X, y, offset, method)
 
 
 def _curvature(name: str, arrays: dict[str, NDArray], n: int, D: int) -> Any:
-    _require(name in CURVATURES, f"unknown curvature {name!r}")
+    require(name in CURVATURES, f"unknown curvature {name!r}")
     sizes = {"n": n, "D": D}
     fields = {}
     for field, code in SHAPES[name].items():
         optional, shape = code.endswith("*"), tuple(sizes[c] for c in code.rstrip("*"))
         if optional and f"U.{field}" not in arrays:
             continue
-        value = _take(arrays, f"U.{field}")
-        _require(value.shape == shape, f"U.{field} must have shape {shape}, not {value.shape}")
-        fields[field] = value
+        fields[field] = _take(arrays, f"U.{field}", shape)
     return CURVATURES[name](**fields)
+
+
+def _sparse_arrays(posterior: SparsePosterior) -> dict[str, NDArray]:
+    factors = {f"L{j}": L for j, L in enumerate(posterior.L)}
+    return {"Z": posterior.Z, "v": posterior.v, "P": posterior.P, **factors}
+
+
+def _sparse(arrays: dict[str, NDArray], family: Family, kernels: list) -> tuple[SparsePosterior, NotStored]:
+    Z, v = _take(arrays, "Z"), _take(arrays, "v")
+    require(Z.ndim == 2 and v.ndim == 2 and Z.size > 0 and len(Z) == v.shape[1], "Z and v must agree")
+    D, M = v.shape
+    require(family.latent_dim == D, f"the family must have {D} latent dimensions")
+    P = _take(arrays, "P", (D, M, D, M))
+    L = [np.asfortranarray(_take(arrays, f"L{j}", (M, M))) for j in range(len(kernels))]
+    return SparsePosterior(kernels, Z, L, v, P), NotStored(family, kernels)
+
+
+class NotStored:
+    """Stands for the evidence of a sparse model that was loaded: its training rows are not in the file."""
+
+    def __init__(self, family: Family, kernels: list):
+        own = family.log_hyper if family.learns_phi else np.empty(0)
+        self.theta = np.concatenate([log_hyper(kernels), own])
+
+    def at(self, theta: Any) -> Any:
+        """Say what is missing, and what to do."""
+        raise ValueError(
+            "a sparse model is saved without its training rows, so that its evidence cannot be computed at another "
+            "theta after loading. log_marginal_likelihood() gives the learned value; fit again for more."
+        )
+
+    def evaluate(self, **_: Any) -> Any:
+        """Say what is missing, and what to do."""
+        return self.at(None)
 
 
 def _restore_classes(model: Any, classes: Any, family: Family) -> None:
     if not hasattr(model, "predict_proba"):
-        _require(classes is None, "a regressor has no classes")
+        require(classes is None, "a regressor has no classes")
         return
-    _require(isinstance(classes, np.ndarray) and classes.ndim == 1, "classes must be one row of labels")
+    require(isinstance(classes, np.ndarray) and classes.ndim == 1, "classes must be one row of labels")
     support: Any = family.support
     count = getattr(support, "n_codes", None)
-    _require(family.finite and count == len(classes), f"{len(classes)} classes do not fit the family")
+    require(family.finite and count == len(classes), f"{len(classes)} classes do not fit the family")
     model.classes_ = classes
 
 
-def _try_out(model: Any) -> None:
-    """Predict at the first training row, as far as that needs no factorisation."""
-    posterior = model.posterior_
-    latent = [kernel(posterior.X[:1], posterior.X) for kernel in posterior.kernels]
-    _require(all(k.shape == (1, len(posterior.X)) for k in latent), "a kernel gives a matrix of the wrong shape")
-    mean = np.stack(
-        [(latent[min(j, len(latent) - 1)] @ posterior.z[:, j]) for j in range(posterior.z.shape[1])], axis=1
-    )
+def _try_out(model: Any, posterior: Posterior | SparsePosterior) -> None:
+    """Evaluate kernels and family at one row, as far as that needs no factorisation."""
+    inputs, D = (posterior.Z if isinstance(posterior, SparsePosterior) else posterior.X), model.family_.latent_dim
+    rows = [np.asarray(kernel(inputs[:1], inputs)) for kernel in posterior.kernels]
+    require(all(k.shape == (1, len(inputs)) for k in rows), "a kernel gives a matrix of the wrong shape")
+    weights = posterior.v.T if isinstance(posterior, SparsePosterior) else posterior.z
     with np.errstate(all="ignore"):
-        moment = np.asarray(model.family_.moment(mean), dtype=float)
-        log_p = np.asarray(model.family_.log_prob(mean, model._evidence.y[:1]), dtype=float)
-    _require(mean.shape == (1, posterior.z.shape[1]) and bool(np.all(np.isfinite(mean))), "the latent is not finite")
-    _require(bool(np.all(np.isfinite(moment))) and log_p.shape == (1,), "the family gives no finite prediction")
+        latent = np.stack([rows[min(j, len(rows) - 1)] @ weights[:, j] for j in range(D)], axis=1)
+        require(bool(np.all(np.isfinite(latent))), "the latent is not finite")
+        moment = np.asarray(model.family_.moment(latent), dtype=float)
+        require(bool(np.all(np.isfinite(moment))), "the family gives no finite prediction")
+        if isinstance(posterior, Posterior):
+            require(
+                np.shape(model.family_.log_prob(latent, model._evidence.y[:1])) == (1,), "y does not fit the family"
+            )
 
 
 # ---- small checks ------------------------------------------------------------------------------------------------
-def _require(condition: bool, what: str) -> None:
-    if not condition:
-        raise LoadError(f"{what}.")
-
-
-def _take(arrays: dict[str, NDArray], name: str) -> NDArray:
-    if name not in arrays:
-        raise LoadError(f"the file lacks the array {name}.")
-    return arrays.pop(name)
+def _take(arrays: dict[str, NDArray], name: str, shape: tuple[int, ...] | None = None) -> NDArray:
+    require(name in arrays, f"the file lacks the array {name}")
+    value = arrays.pop(name)
+    require(shape is None or value.shape == shape, f"{name} must have shape {shape}, not {value.shape}")
+    return value
 
 
 def _text(document: dict[str, Any], name: str) -> str:
-    _require(isinstance(document.get(name), str), f"{name} must be a name")
+    require(isinstance(document.get(name), str), f"{name} must be a name")
     return document[name]
 
 
 def _number(document: dict[str, Any], name: str) -> float:
     value = document.get(name)
-    _require(isinstance(value, int | float) and bool(np.isfinite(value)), f"{name} must be a number")
+    require(isinstance(value, int | float) and bool(np.isfinite(value)), f"{name} must be a number")
     return float(document[name])
 
 
@@ -491,5 +398,5 @@ def _names(document: dict[str, Any], name: str, count: int | None) -> list[str] 
     if value is None:
         return None
     fits = isinstance(value, list) and all(isinstance(v, str) for v in value) and count in (None, len(value))
-    _require(fits, f"{name} must be a list of {'' if count is None else count} names")
+    require(fits, f"{name} must be a list of {'' if count is None else count} names")
     return value
