@@ -18,11 +18,11 @@ from ggpm._optimize import Optimum, maximise, warn_unconverged
 from ggpm._output import FramedOutput
 from ggpm.families.base import Family
 from ggpm.families.support import Real
-from ggpm.inference import INFERENCES
+from ggpm.inference import INFERENCES, Approximation
 from ggpm.kernels import median_distance, resolve_kernel
 from ggpm.loo import LeaveOneOut, log_densities
 from ggpm.objective import Evidence, WarmObjective, subset_start
-from ggpm.posterior import Posterior
+from ggpm.posterior import Posterior, SolveLater
 from ggpm.predictive import Predictive
 from ggpm.sparse.fitting import fit_sparse, is_dask, is_streamed
 from ggpm.sparse.lazy import LazyPredictive
@@ -105,8 +105,12 @@ class _GGP(FramedOutput, BaseEstimator):
         self.log_marginal_likelihood_value_ = value
         self.n_iter_ = n_iter
         self.converged_ = bool(approximation.converged and optimum_converged)
-        z = np.ascontiguousarray(approximation.z)
-        self.posterior_ = Posterior(evidence.kernels, X, z, approximation.solution, approximation.U)
+        z, solution = np.ascontiguousarray(approximation.z), approximation.solution
+        if type(approximation) is not Approximation:
+            # a search that asks for marginals turns factors into inverses, which round differently: start afresh, as
+            # a loaded model does
+            solution = SolveLater(evidence.kernels, X, approximation.U)
+        self.posterior_ = Posterior(evidence.kernels, X, z, solution, approximation.U)
         evidence.forget_distances()
         self._evidence = evidence
         self._approximation = approximation
