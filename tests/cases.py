@@ -13,6 +13,10 @@ from ggpm.families.support import Simplex
 FAMILIES = {
     "gaussian": (families.Gaussian(phi=0.3), np.zeros(3)),
     "gaussian, 3 outputs": (families.Gaussian(phi=[0.3, 0.1, 0.6]), np.zeros((3, 3))),
+    "multivariate_gaussian": (
+        families.MultivariateGaussian(phi=[[0.3, 0.1, -0.05], [0.1, 0.2, 0.02], [-0.05, 0.02, 0.6]]),
+        np.zeros((3, 3)),
+    ),
     "bernoulli": (families.Bernoulli(), np.array([0, 1])),
     "binomial": (families.Binomial(), np.array([[1, 2]])),
     "poisson": (families.Poisson(), np.array([1])),
@@ -29,6 +33,7 @@ FAMILIES = {
     "von_mises_fisher": (families.VonMisesFisher(), np.array([[0.0, 0.6, 0.8]])),
     "dirichlet": (families.Dirichlet(), np.array([[0.2, 0.3, 0.5]])),
     "dirichlet, exp": (families.Dirichlet(link="exp"), np.array([[0.2, 0.3, 0.5]])),
+    "wishart": (families.Wishart(phi=5.5), np.array([[[1.0, 0.3], [0.3, 0.8]]])),
 }
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

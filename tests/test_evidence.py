@@ -161,6 +161,16 @@ def test_users_expansion_point_and_its_errors():
         GGPRegressor("poisson", inference=Taylor(lambda y: np.log(0 * y))).fit(X, y)
 
 
+def test_a_users_expansion_point_does_not_move_with_phi():
+    """The ordinal family's own point moves with the cut points; one that is given stays."""
+    evidence = evidence_for("ordinal", Taylor(np.linspace(-1, 1, 18)[:, None]))
+    gradient, h = evidence.evaluate()[1], 1e-5
+    for k, step in enumerate(h * np.eye(evidence.theta.size)):
+        numeric = (evidence.at(evidence.theta + step).evaluate(gradient=False)[0]
+                   - evidence.at(evidence.theta - step).evaluate(gradient=False)[0]) / (2 * h)  # fmt: skip
+        np.testing.assert_allclose(gradient[k], numeric, rtol=1e-5, atol=1e-5)
+
+
 def test_taylor_records_where_it_used_the_expected_curvature():
     rng = np.random.default_rng(0)
     y = rng.dirichlet([0.5, 0.8, 3.0], 30)

@@ -80,12 +80,13 @@ def repeated(p, times):
 
 # Under a wide latent the mass of these lies closer to the edge than floating point reaches; they are compared with
 # draws below instead.
+VECTORS = ("gaussian, 3 outputs", "multivariate_gaussian", "wishart")  # compared with SciPy and with draws
 EDGE = ("beta", "dirichlet", "dirichlet, exp")
 
 
 @pytest.mark.parametrize(
     "name, wide",
-    [(n, w) for n in FAMILIES for w in (False, True) if n != "gaussian, 3 outputs" and not (w and n in EDGE)],
+    [(n, w) for n in FAMILIES for w in (False, True) if n not in VECTORS and not (w and n in EDGE)],
 )
 def test_log_prob_is_normalised(name, wide):
     p = predictive_for(name, wide, m=1)
@@ -95,7 +96,7 @@ def test_log_prob_is_normalised(name, wide):
 
 
 @pytest.mark.parametrize(
-    "name", ["beta", "dirichlet", "dirichlet, exp", "von_mises", "multinomial", "inverse_gaussian"]
+    "name", ["beta", "dirichlet", "dirichlet, exp", "von_mises", "multinomial", "inverse_gaussian", "wishart"]
 )
 def test_log_prob_under_a_wide_latent_is_the_average_over_draws(name):
     p = predictive_for(name, wide=True, m=1)
@@ -113,13 +114,16 @@ def test_log_prob_under_a_wide_latent_is_the_average_over_draws(name):
     assert np.all(np.abs(ours - average) < 5 * error + slack * average), (ours, average)
 
 
-def test_gaussian_closed_form_with_full_covariance():
+@pytest.mark.parametrize("name", ["gaussian, 3 outputs", "multivariate_gaussian"])
+def test_gaussian_closed_form_with_full_covariance(name):
     from scipy.stats import multivariate_normal
 
-    p = predictive_for("gaussian, 3 outputs")
+    p = predictive_for(name)
+    phi = np.asarray(p.family.phi)
     y = np.array([[0.1, -0.4, 1.0]] * 3)
     for i in range(3):
-        expected = multivariate_normal(p.latent_mean[i], p.latent_cov[i] + np.diag([0.3, 0.1, 0.6])).logpdf(y[i])
+        noise = np.diag(phi) if phi.ndim == 1 else phi
+        expected = multivariate_normal(p.latent_mean[i], p.latent_cov[i] + noise).logpdf(y[i])
         np.testing.assert_allclose(p.log_prob(y)[i], expected, rtol=1e-10)
 
 
@@ -152,7 +156,7 @@ def test_mean_and_variance_agree_with_draws(name):
     error = 5 * draws.std(axis=0) / np.sqrt(len(draws)) + 1e-3
     assert np.all(np.abs(draws.mean(axis=0) - mean) < error)
     empirical = draws.var(axis=0)
-    diagonal = var if var.ndim == 1 else np.einsum("ijj->ij", var)
+    diagonal = var if var.shape == mean.shape else np.einsum("ijj->ij", var)
     kurtosis = np.mean((draws - draws.mean(axis=0)) ** 4, axis=0)
     assert np.all(np.abs(empirical - diagonal) < 6 * np.sqrt(kurtosis / len(draws)) + 1e-3)
 

@@ -36,7 +36,7 @@ def standard_normal_nodes(D: int, coarse: bool = False) -> tuple[Array, Array]:
     if D in TRAPEZOID:
         return _trapezoid(D, *(TRAPEZOID_COARSE if coarse else TRAPEZOID)[D])
     log2 = SOBOL_LOG2_COARSE if coarse else SOBOL_LOG2
-    half = ndtri(_sobol(D).random_base2(log2 - 1).clip(1e-12, 1 - 1e-12))
+    half = ndtri(sobol(D).random_base2(log2 - 1).clip(1e-12, 1 - 1e-12))
     nodes = np.concatenate([half, -half])
     return nodes, np.full(len(nodes), 1.0 / len(nodes))
 
@@ -63,7 +63,7 @@ def matched_nodes(D: int, accuracy: str = "standard") -> tuple[Array, Array]:
     rules, log2 = ACCURACIES[accuracy]
     if D in rules:
         return _trapezoid(D, *rules[D])
-    half = ndtri(_sobol(D).random_base2(log2 - 1).clip(1e-12, 1 - 1e-12))
+    half = ndtri(sobol(D).random_base2(log2 - 1).clip(1e-12, 1 - 1e-12))
     half = np.linalg.solve(np.linalg.cholesky(half.T @ half / len(half)), half.T).T
     nodes = np.concatenate([half, -half])
     return nodes, np.full(len(nodes), 1.0 / len(nodes))
@@ -87,7 +87,13 @@ def centred_nodes(D: int) -> tuple[Array, Array]:
     if D in TRAPEZOID:
         nodes, weights = standard_normal_nodes(D)
         return nodes, np.log(weights) + 0.5 * np.sum(nodes**2, axis=1)
-    uniform = _sobol(D + 1).random_base2(SOBOL_LOG2_CENTRED).clip(1e-12, 1 - 1e-12)
+    nodes, log_weights = student_nodes(D, SOBOL_LOG2_CENTRED)
+    return nodes, log_weights - 0.5 * D * np.log(2 * np.pi)
+
+
+def student_nodes(D: int, log2: int) -> tuple[Array, Array]:
+    """2^log2 Sobol points (S, D) under a Student t density, and log-weights for integrals of f(x) over R^D."""
+    uniform = sobol(D + 1).random_base2(log2).clip(1e-12, 1 - 1e-12)
     scale = 2.0 * gammaincinv(T_DF / 2, uniform[:, 0]) / T_DF  # chi-squared / df
     nodes = ndtri(uniform[:, 1:]) / np.sqrt(scale)[:, None]
     square = np.sum(nodes**2, axis=1)
@@ -95,10 +101,11 @@ def centred_nodes(D: int) -> tuple[Array, Array]:
         gammaln((T_DF + D) / 2) - gammaln(T_DF / 2) - 0.5 * D * np.log(T_DF * np.pi)
         - 0.5 * (T_DF + D) * np.log1p(square / T_DF)
     )  # fmt: skip
-    return nodes, -log_t - 0.5 * D * np.log(2 * np.pi) - np.log(len(nodes))
+    return nodes, -log_t - np.log(len(nodes))
 
 
-def _sobol(dimension: int):
+def sobol(dimension: int):
+    """The scrambled Sobol sequence that all rules use, from its start."""
     from scipy.stats import qmc  # scipy.stats is slow to import, and one or two latents never need it
 
     return qmc.Sobol(dimension, seed=0)

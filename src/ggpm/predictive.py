@@ -68,13 +68,16 @@ class Predictive:
         return self.family.point(self._moment())
 
     def var(self) -> Array:
-        """Predictive variance: (m,) for scalar y, covariance (m, d, d) for vectors, circular variance for angles."""
+        """Predictive variance: (m,) for scalar y, covariance (m, d, d) for vectors, circular variance for angles.
+
+        For matrices (m, p, p) it is the variance of each entry.
+        """
         moment = self._moment()
         within = self._expect(lambda eta, rows: self.family.spread(eta, self._trials(rows)))
 
         def centred(eta: Array, rows: slice) -> Array:
             c = self.family.moment(eta, self._trials(rows)) - moment[rows]
-            return c**2 if within.ndim == 1 else c[..., :, None] * c[..., None, :]
+            return c**2 if within.ndim == 1 or moment.ndim == 3 else c[..., :, None] * c[..., None, :]
 
         between = self._expect(centred) if within.ndim in (1, 3) else np.zeros_like(within)
         return self.family.variance(moment, within, between)

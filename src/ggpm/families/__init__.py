@@ -1,7 +1,7 @@
 """The families: what an observation is.
 
 One file per family. A family is used by instance or by name (its class name in snake case); users' own
-subclasses of `Family` are passed as instances.
+subclasses of `ExponentialFamily` or `Family` are passed as instances.
 """
 
 from __future__ import annotations
@@ -16,24 +16,27 @@ from ggpm.families.beta import Beta
 from ggpm.families.binomial import Binomial
 from ggpm.families.categorical import Categorical
 from ggpm.families.dirichlet import Dirichlet
+from ggpm.families.exponential import ExponentialFamily
 from ggpm.families.gamma import Gamma
 from ggpm.families.gaussian import Gaussian
 from ggpm.families.inverse_gaussian import InverseGaussian
 from ggpm.families.multinomial import Multinomial
+from ggpm.families.multivariate_gaussian import MultivariateGaussian
 from ggpm.families.negative_binomial import NegativeBinomial
 from ggpm.families.ordinal import Ordinal
 from ggpm.families.poisson import Poisson
 from ggpm.families.von_mises import VonMises
 from ggpm.families.von_mises_fisher import VonMisesFisher
+from ggpm.families.wishart import Wishart
 
 _BUILT_IN = (
-    Gaussian, Bernoulli, Binomial, Poisson, NegativeBinomial, Gamma, InverseGaussian, Beta,
-    Categorical, Multinomial, Ordinal, VonMises, VonMisesFisher, Dirichlet,
+    Gaussian, MultivariateGaussian, Bernoulli, Binomial, Poisson, NegativeBinomial, Gamma, InverseGaussian, Beta,
+    Categorical, Multinomial, Ordinal, VonMises, VonMisesFisher, Dirichlet, Wishart,
 )  # fmt: skip
 
 FAMILIES: dict[str, type[Family]] = {re.sub(r"(?<!^)(?=[A-Z])", "_", c.__name__).lower(): c for c in _BUILT_IN}
 
-__all__ = ["FAMILIES", "Family", "ScalarFamily", "get", *(c.__name__ for c in _BUILT_IN)]
+__all__ = ["FAMILIES", "ExponentialFamily", "Family", "ScalarFamily", "get", *(c.__name__ for c in _BUILT_IN)]
 
 
 def get(family: str | Family) -> Family:

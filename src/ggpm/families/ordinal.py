@@ -142,6 +142,16 @@ class Ordinal(ScalarFamily):
         )
         return first, second, third
 
+    def information(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
+        # the average over all levels
+        x, levels, zero = xi[..., None], np.arange(np.size(self.phi) + 1.0), 0.0 * y
+        p = np.exp(self.log_prob_xi(x, levels))
+        l1, l2, l3 = self.derivatives(x, levels)
+        lp_phi, _, l2_phi = self.phi_derivatives(x, levels)
+        info, info_xi = -np.sum(p * l2, axis=-1), -np.sum(p * (l1 * l2 + l3), axis=-1)
+        info_phi = -np.sum(p[..., None] * (lp_phi * l2[..., None] + l2_phi), axis=-2)
+        return info + zero, info_xi + zero, info_phi + zero[..., None]
+
     # ---- Taylor --------------------------------------------------------------------------------------------
     def expansion(self, y: Array) -> Array:
         cuts = np.asarray(self.phi, dtype=float)

@@ -1,4 +1,8 @@
-"""What an output may be: one declaration per kind of y, which validates input and names the mistake."""
+"""What an output may be: one declaration per kind of y.
+
+It validates input and names the mistake, makes up examples, and can sum or integrate a density over all that y may
+be, so that a family can be checked (`ggpm.testing.check_family`).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
+
+from ggpm.families import _integration
+from ggpm.families._integration import LogDensity, Rule
 
 Array = NDArray[np.float64]
 
@@ -56,15 +64,26 @@ class Support:
     low: ClassVar[float] = -np.inf
     high: ClassVar[float] = np.inf
     integer: ClassVar[bool] = False
+    row_ndim: ClassVar[int] = 0
+    """Axes of one observation: 0 for numbers, 1 for vectors, 2 for matrices."""
 
     def validate(self, y: Any) -> Array:
         raise NotImplementedError
+
+    def example(self, rng: np.random.Generator, n: int) -> Array:
+        """n observations from all over the support."""
+        raise NotImplementedError(f"{type(self).__name__} gives no example observations: pass y.")
+
+    def rule(self, log_density: LogDensity, like: Array) -> Rule:
+        """Nodes and weights that sum or integrate this density; ``like`` is one observation of the same shape."""
+        raise NotImplementedError(f"{type(self).__name__} has no rule to sum or integrate a density over it.")
 
 
 @dataclass(frozen=True)
 class Real(Support):
     """Real numbers, (n,) or (n, d)."""
 
+    row_ndim = 1
     columns: int | None = None
 
     def validate(self, y: Any) -> Array:
@@ -76,6 +95,13 @@ class Real(Support):
         if self.columns is not None and out.shape[1] != self.columns:
             raise ValueError(f"y must have {self.columns} column(s); got {out.shape[1]}.")
         return out
+
+    def example(self, rng: np.random.Generator, n: int) -> Array:
+        return rng.normal(size=n if self.columns is None else (n, self.columns))
+
+    def rule(self, log_density: LogDensity, like: Array) -> Rule:
+        m = max(np.size(like), 1)
+        return _integration.space(log_density, lambda t: (t.reshape(-1, *np.shape(like)), np.zeros(len(t))), m, 1e8)
 
 
 @dataclass(frozen=True)
@@ -92,6 +118,12 @@ class Positive(Support):
                 "Zeros often mean a detection limit: replace them, or model counts with 'poisson'."
             )
         return out
+
+    def example(self, rng: np.random.Generator, n: int) -> Array:
+        return rng.gamma(3.0, 0.5, size=n)
+
+    def rule(self, log_density: LogDensity, like: Array) -> Rule:
+        return _integration.line(log_density, lambda t: (np.exp(t[:, 0]), t[:, 0]), 300.0)
 
 
 @dataclass(frozen=True)
@@ -112,6 +144,13 @@ class UnitInterval(Support):
             )
         return out
 
+    def example(self, rng: np.random.Generator, n: int) -> Array:
+        return rng.beta(2.0, 3.0, size=n)
+
+    def rule(self, log_density: LogDensity, like: Array) -> Rule:
+        # beyond 36, expit(t) is the float 1
+        return _integration.line(log_density, lambda t: (expit(t[:, 0]), np.log(expit(t) * expit(-t))[:, 0]), 36.0)
+
 
 def _check_counts(out: Array, what: str) -> Array:
     bad = (out < 0) | (out != np.round(out))
@@ -125,20 +164,31 @@ def _check_counts(out: Array, what: str) -> Array:
 
 @dataclass(frozen=True)
 class Counts(Support):
-    """Non-negative integers."""
+    """Non-negative integers, or integers from ``least`` on."""
 
     low = 0.0
     integer = True
+    least: int = 0
 
     def validate(self, y: Any) -> Array:
-        what = "counts (non-negative integers)"
-        return _check_counts(_vector(y, what), what)
+        what = "counts (non-negative integers)" if self.least == 0 else f"counts {self.least}, {self.least + 1}, ..."
+        out = _check_counts(_vector(y, what), what)
+        if np.any(out < self.least):
+            raise ValueError(f"y must be {what}; got a smaller one ({_first(out < self.least, out)}).")
+        return out
+
+    def example(self, rng: np.random.Generator, n: int) -> Array:
+        return self.least + rng.poisson(2.0, size=n).astype(float)
+
+    def rule(self, log_density: LogDensity, like: Array) -> Rule:
+        return _integration.counts(log_density, self.least)
 
 
 @dataclass(frozen=True)
 class CountVectors(Support):
     """Rows of non-negative integers with a positive total; ``columns=2`` for successes and failures."""
 
+    row_ndim = 1
     low = 0.0
     integer = True
     columns: int | None = None
@@ -157,6 +207,13 @@ class CountVectors(Support):
                 f"({int(empty.sum())} such row(s)). Drop rows without any observation."
             )
         return out
+
+    def example(self, rng: np.random.Generator, n: int) -> Array:
+        d = self.columns or 3
+        return rng.multinomial(rng.integers(1, 8, size=n), np.full(d, 1.0 / d)).astype(float)
+
+    def rule(self, log_density: LogDensity, like: Array) -> Rule:
+        return _integration.count_vectors(np.size(like), int(min(np.sum(like), 4)))
 
 
 @dataclass(frozen=True)
@@ -182,19 +239,36 @@ class Codes(Support):
             )
         return out
 
+    def example(self, rng: np.random.Generator, n: int) -> Array:
+        return rng.permutation(np.arange(n) % (self.n_codes or 3)).astype(float)
+
+    def rule(self, log_density: LogDensity, like: Array) -> Rule:
+        if self.n_codes is None:
+            raise ValueError("the number of codes is not known: resolve the family with data first.")
+        return _integration.codes(self.n_codes)
+
 
 @dataclass(frozen=True)
 class Circle(Support):
-    """Angles in radians."""
+    """Angles; the density is per unit of angle, ``period`` units to the full turn."""
+
+    period: float = 2.0 * np.pi
 
     def validate(self, y: Any) -> Array:
         return _vector(y, "angles")
+
+    def example(self, rng: np.random.Generator, n: int) -> Array:
+        return self.period * rng.uniform(-0.5, 0.5, size=n)
+
+    def rule(self, log_density: LogDensity, like: Array) -> Rule:
+        return _integration.circle(self.period)
 
 
 @dataclass(frozen=True)
 class Simplex(Support):
     """Compositions: positive rows that sum to 1."""
 
+    row_ndim = 1
     low = 0.0
     high = 1.0
     columns: int | None = None
@@ -215,11 +289,25 @@ class Simplex(Support):
             )
         return out
 
+    def example(self, rng: np.random.Generator, n: int) -> Array:
+        return rng.dirichlet(np.full(self.columns or 3, 2.0), size=n)
+
+    def rule(self, log_density: LogDensity, like: Array) -> Rule:
+        def chart(t: Array) -> tuple[Array, Array]:
+            # log-ratios to the last part; the volume element is the product of all parts
+            z = np.concatenate([t, np.zeros((len(t), 1))], axis=1)
+            z = z - z.max(axis=1, keepdims=True)
+            log_y = z - np.log(np.sum(np.exp(z), axis=1, keepdims=True))
+            return np.exp(log_y), log_y.sum(axis=1)
+
+        return _integration.space(log_density, chart, np.size(like) - 1, 300.0)
+
 
 @dataclass(frozen=True)
 class Sphere(Support):
     """Directions: rows of unit length."""
 
+    row_ndim = 1
     columns: int | None = None
     atol: float = 1e-6
 
@@ -235,3 +323,68 @@ class Sphere(Support):
                 "Divide every row by its length: y / np.linalg.norm(y, axis=1, keepdims=True)."
             )
         return out
+
+    def example(self, rng: np.random.Generator, n: int) -> Array:
+        y = rng.normal(size=(n, self.columns or 3))
+        return y / np.linalg.norm(y, axis=1, keepdims=True)
+
+    def rule(self, log_density: LogDensity, like: Array) -> Rule:
+        return _integration.sphere(np.size(like))
+
+
+@dataclass(frozen=True)
+class SPD(Support):
+    """Symmetric positive definite matrices, (n, p, p)."""
+
+    row_ndim = 2
+    columns: int | None = None
+    rtol: float = 1e-8
+
+    def validate(self, y: Any) -> Array:
+        what = "symmetric positive definite matrices"
+        out = _numeric(y, what)
+        if out.ndim != 3 or out.shape[1] != out.shape[2]:
+            raise ValueError(f"y must be {what}, an array (n, p, p); got shape {out.shape}.")
+        if self.columns is not None and out.shape[1] != self.columns:
+            raise ValueError(f"y must be {what} with p = {self.columns}; got p = {out.shape[1]}.")
+        skew = np.abs(out - np.swapaxes(out, 1, 2)).max(axis=(1, 2), initial=0.0)
+        crooked = skew > self.rtol * np.abs(out).max(axis=(1, 2), initial=0.0)
+        if crooked.any():
+            row = int(np.argwhere(crooked)[0][0])
+            raise ValueError(
+                f"y must be {what}; row {row} differs from its transpose by {skew[row]:.3g} "
+                f"({int(crooked.sum())} such row(s)). Symmetrise: (y + y.transpose(0, 2, 1))/2."
+            )
+        out = 0.5 * (out + np.swapaxes(out, 1, 2))
+        lowest = np.linalg.eigvalsh(out)[:, 0] if len(out) else np.empty(0)
+        if np.any(lowest <= 0):
+            row = int(np.argwhere(lowest <= 0)[0][0])
+            raise ValueError(
+                f"y must be {what}; row {row} has the eigenvalue {lowest[row]:.3g} "
+                f"({int(np.sum(lowest <= 0))} such row(s)). A covariance of fewer observations than variables is "
+                "singular: shrink it towards its diagonal, or drop the row."
+            )
+        return out
+
+    def example(self, rng: np.random.Generator, n: int) -> Array:
+        p = self.columns or 2
+        A = rng.normal(size=(n, p, 2 * p + 2))
+        return A @ np.swapaxes(A, 1, 2) / (2 * p + 2)
+
+    def rule(self, log_density: LogDensity, like: Array) -> Rule:
+        p = len(like)
+        below = np.tril_indices(p, -1)
+
+        def chart(t: Array) -> tuple[Array, Array]:
+            # Y = L L^T with log L_ii and L_ij as coordinates: dY = 2^p prod_i L_ii^(p - i + 1) dL, i = 0 .. p-1
+            L = np.zeros((len(t), p, p))
+            L[:, range(p), range(p)] = np.exp(t[:, :p])
+            L[:, below[0], below[1]] = t[:, p:]
+            log_volume = p * np.log(2.0) + t[:, :p] @ (p + 1.0 - np.arange(p))
+            Y = L @ np.swapaxes(L, 1, 2)
+            eigenvalues = np.linalg.eigvalsh(Y)
+            rounded = eigenvalues[:, 0] <= 1e-13 * eigenvalues[:, -1]  # definite in theory only: beyond float64
+            Y[rounded], log_volume[rounded] = np.eye(p), -np.inf
+            return Y, log_volume
+
+        return _integration.space(log_density, chart, p * (p + 1) // 2, 100.0)

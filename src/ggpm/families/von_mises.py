@@ -43,11 +43,15 @@ class VonMises(Family):
     6.0
     """
 
-    support = Circle()
     latent_dim = 2
 
     def __init__(self, units: str | tuple[float, float] = "radians"):
         self.units = units
+
+    @property
+    def support(self) -> Circle:
+        low, high = self._range()
+        return Circle(period=high - low)
 
     # ---- units -------------------------------------------------------------------------------------------
     def _range(self) -> tuple[float, float]:

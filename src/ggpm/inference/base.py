@@ -79,10 +79,11 @@ class Approximation:
         """What `infer` takes as the start of a search nearby."""
         return self.z
 
-    def gradient(self, moves_with_mode: bool) -> tuple[list[Array], Array]:
+    def gradient(self, moves_with_mode: bool, moves_with_family: bool = True) -> tuple[list[Array], Array]:
         """Cotangents of the kernel matrices, and the gradient in the family's hyperparameters.
 
-        ``moves_with_mode`` says whether the expansion point is the mode (Laplace) or the family's own (Taylor).
+        ``moves_with_mode`` says whether the expansion point is the mode (Laplace); if not, ``moves_with_family``
+        says whether it is the family's own, which may move with its hyperparameters, or fixed by the user.
         """
         p, eta = self.problem, self.point + self.problem.offset
         r = self.mean - self.point
@@ -100,7 +101,8 @@ class Approximation:
             grad_phi += np.einsum("nj,njp->p", kernel_dot(self.K, q), u_phi)
             terms = [(0.5, self.z + q), (-0.5, q)]
         else:
-            grad_phi += p.family.expansion_pullback(p.y, s)
+            if moves_with_family:
+                grad_phi += p.family.expansion_pullback(p.y, s)
             terms = [(0.5, self.z)]
         cotangents = self.solution.precision()
         for j, G in enumerate(cotangents):

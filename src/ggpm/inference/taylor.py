@@ -47,7 +47,7 @@ class Taylor:
 
     def gradient(self, approximation: Approximation) -> tuple[list[Array], Array]:
         """Cotangents of the kernel matrices and gradient in the family's hyperparameters."""
-        return approximation.gradient(moves_with_mode=False)
+        return approximation.gradient(moves_with_mode=False, moves_with_family=self.expansion is None)
 
     def pullback(self, approximation: Approximation, cotangent: Cotangent) -> tuple[list[Array], Array]:
         """Cotangents of the kernel matrices and gradient in phi of any quantity of the fitted sites."""

@@ -1,0 +1,191 @@
+"""Multivariate Gaussian: several real outputs whose noise is correlated."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import solve_triangular
+
+from ggpm.curvature import Blocks, Curvature, Kronecker, Marginals
+from ggpm.families._stable import HALF_LOG_2PI
+from ggpm.families.base import Array, Bounds
+from ggpm.families.gaussian import Gaussian
+
+
+class MultivariateGaussian(Gaussian):
+    """Rows of d real outputs with latent mean and noise of covariance phi, a full d×d matrix.
+
+    ========  ==========================================================================
+    support   real numbers, (n, d)
+    T, b, h   y, theta^T phi theta/2, N(y | 0, phi)
+    a         1
+    link      theta = phi^-1 eta, D = d
+    U         phi^-1 in every row: one factorisation per eigenvalue under a shared kernel
+    ========  ==========================================================================
+
+    Inside, phi = L L^T is held as the logarithms of the diagonal of L and the entries below it, row by row.
+
+    Parameters
+    ----------
+    phi : array (d, d), optional
+        Covariance of the noise, positive definite. None: start at half the covariance of the data.
+    phi_bounds : (low, high) or "fixed"
+        Bounds of the squared diagonal entries of L: the variances of each output given those before it. The
+        entries below the diagonal stay within ±sqrt(high).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> family = MultivariateGaussian(phi=[[1.0, 0.5], [0.5, 1.0]])
+    >>> family.u(np.zeros((1, 2)), np.array([[3.0, 0.0]]))
+    array([[ 4., -2.]])
+    """
+
+    def __init__(self, phi: ArrayLike | None = None, phi_bounds: Bounds = (1e-5, 1e5)):
+        self.phi = phi
+        self.phi_bounds = phi_bounds
+
+    # ---- data ------------------------------------------------------------------------------------------------
+    def resolve(self, y: Any) -> Self:
+        rows = self.encode(y)
+        d = rows.shape[1]
+        out = copy.copy(self)
+        out._columns = out.latent_dim = d
+        out._flat = np.ndim(y) == 1
+        if self.phi is None:
+            out.phi = _half_covariance(rows)
+            if not isinstance(self.phi_bounds, str):
+                low, high = np.sqrt(np.asarray(self.phi_bounds, dtype=float))
+                L = np.linalg.cholesky(out.phi)
+                L[np.diag_indices(d)] = np.clip(np.diag(L), low, high)
+                out.phi = L @ L.T
+            return out
+        phi = np.asarray(self.phi, dtype=float)
+        if phi.shape != (d, d):
+            raise ValueError(f"phi must be the covariance of {d} output(s), shape {(d, d)}; got shape {phi.shape}.")
+        symmetric = np.all(np.isfinite(phi)) and np.allclose(phi, phi.T, rtol=1e-10, atol=0.0)
+        if not symmetric or np.linalg.eigvalsh(phi)[0] <= 0:
+            raise ValueError("phi must be a symmetric positive definite matrix; check its eigenvalues.")
+        return out
+
+    # ---- hyperparameters: log-Cholesky -------------------------------------------------------------------------
+    @property
+    def log_hyper(self) -> Array:
+        if self.phi is None:
+            return np.empty(0)
+        L = self._L
+        return np.concatenate([np.log(np.diag(L)), L[np.tril_indices(len(L), -1)]])
+
+    @property
+    def log_hyper_bounds(self) -> Array:
+        now = self.log_hyper
+        if isinstance(self.phi_bounds, str):
+            return np.repeat(now[:, None], 2, axis=1)
+        low, high = np.asarray(self.phi_bounds, dtype=float)
+        d = len(self._L)
+        diagonal = np.tile(0.5 * np.log([low, high]), (d, 1))
+        return np.vstack([diagonal, np.tile([-np.sqrt(high), np.sqrt(high)], (now.size - d, 1))])
+
+    def with_log_hyper(self, value: Array) -> Self:
+        out = copy.copy(self)
+        if value.size:
+            d = len(self._L)
+            L = np.diag(np.exp(value[:d]))
+            L[np.tril_indices(d, -1)] = value[d:]
+            out.phi = L @ L.T
+        return out
+
+    @property
+    def _L(self) -> Array:
+        return np.linalg.cholesky(np.asarray(self.phi, dtype=float))
+
+    @property
+    def _variance(self) -> Array:
+        return np.diag(np.asarray(self.phi, dtype=float))
+
+    @property
+    def _precision(self) -> Array:
+        inverse = solve_triangular(self._L, np.eye(len(self._L)), lower=True)
+        return inverse.T @ inverse
+
+    def _white(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        """``z = L^-1 (y - eta)`` and ``w = phi^-1 (y - eta)``."""
+        inverse = solve_triangular(self._L, np.eye(len(self._L)), lower=True)
+        z = (y - eta) @ inverse.T
+        return z, z @ inverse
+
+    def _in_log_hyper(self, dL: Array) -> Array:
+        """Derivatives in `log_hyper` from those in the entries of L, (..., d, d) -> (..., p)."""
+        L = self._L
+        rows, columns = np.tril_indices(len(L), -1)
+        return np.concatenate([np.einsum("...jj->...j", dL) * np.diag(L), dL[..., rows, columns]], axis=-1)
+
+    # ---- density -------------------------------------------------------------------------------------------
+    def log_prob(self, eta: Array, y: Array) -> Array:
+        z, _ = self._white(eta, y)
+        return -0.5 * np.sum(z**2, axis=-1) - np.sum(np.log(np.diag(self._L)) + HALF_LOG_2PI)
+
+    def u(self, eta: Array, y: Array) -> Array:
+        return self._white(eta, y)[1]
+
+    def U(self, eta: Array, y: Array, expected: bool = False) -> Curvature:  # type: ignore[override]
+        shape = np.broadcast_shapes(eta.shape, y.shape)
+        if len(shape) == 2:
+            return Kronecker(np.ones(shape[0]), self._precision)
+        return Blocks(np.broadcast_to(self._precision, (*shape, shape[-1])).copy())
+
+    def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
+        P, d = self._precision, len(self._L)
+        total = V.dense().reshape(-1, d, d).sum(axis=0)
+        # d<V, phi^-1> = -<phi^-1 V phi^-1, dL L^T + L dL^T>
+        dL = -2.0 * P @ total @ P @ self._L
+        return np.zeros(np.broadcast_shapes(eta.shape, y.shape)), self._in_log_hyper(dL)
+
+    def log_prob_phi(self, eta: Array, y: Array) -> Array:
+        z, w = self._white(eta, y)
+        return self._in_log_hyper(w[..., :, None] * z[..., None, :] - np.diag(1.0 / np.diag(self._L)))
+
+    def u_phi(self, eta: Array, y: Array) -> Array:
+        z, w = self._white(eta, y)
+        inverse = solve_triangular(self._L, np.eye(len(self._L)), lower=True)
+        # du = -phi^-1 (dL L^T + L dL^T) w, one entry dL_ij = 1 at a time: (..., D, i, j)
+        first = self._precision[:, :, None] * z[..., None, None, :]
+        second = inverse.T[:, None, :] * w[..., None, :, None]
+        return self._in_log_hyper(-(first + second))
+
+    # ---- in the space of y ---------------------------------------------------------------------------------
+    def spread(self, eta: Array, trials: Array | None = None) -> Array:
+        if self._flat:
+            return super().spread(eta)
+        return np.broadcast_to(np.asarray(self.phi, dtype=float), (*eta.shape, eta.shape[-1])).copy()
+
+    def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
+        return self.decode(eta + rng.standard_normal(eta.shape) @ self._L.T)
+
+    # ---- closed forms that replace quadrature --------------------------------------------------------------
+    def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array:
+        """``log N(y | mean, cov + phi)`` for every row: (m, D), (m, D, D), (m, D) -> (m,).
+
+        >>> family = MultivariateGaussian(phi=np.eye(2))
+        >>> family.predictive_log_prob(np.zeros((1, 2)), np.zeros((1, 2, 2)), np.zeros((1, 2))).round(4)
+        array([-1.8379])
+        """
+        L = np.linalg.cholesky(cov + np.asarray(self.phi, dtype=float))
+        z = np.linalg.solve(L, (y - mean)[..., None])[..., 0]
+        log_det = np.sum(np.log(np.einsum("...jj->...j", L)), axis=-1)
+        return -0.5 * np.sum(z**2, axis=-1) - log_det - mean.shape[-1] * HALF_LOG_2PI
+
+
+def _half_covariance(rows: Array) -> Array:
+    """Half the covariance of the rows, or of their diagonal where that is singular; 1 for a constant output."""
+    d = rows.shape[1]
+    variance = rows.var(axis=0)
+    variance = np.where(variance > 0, variance, 1.0)
+    cov = np.atleast_2d(np.cov(rows, rowvar=False)) if len(rows) > d + 1 else np.diag(variance)
+    # correlations next to one leave no positive definite start
+    if np.linalg.eigvalsh(cov / np.sqrt(np.outer(variance, variance)))[0] < 1e-6:
+        cov = np.diag(variance)
+    return 0.5 * cov

@@ -1,0 +1,236 @@
+"""Wishart: symmetric positive definite matrices."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm.curvature import Blocks, Marginals
+from ggpm.families._stable import HALF_LOG_2PI, log_minus_digamma, stirling_error
+from ggpm.families.base import Array, Bounds, Family
+from ggpm.families.support import SPD, Support
+
+
+class Wishart(Family):
+    """p×p covariance matrices with mean M and phi degrees of freedom (scale matrix M/phi).
+
+    ========  ===========================================================================================
+    support   (n, p, p) symmetric positive definite
+    T, b      y, (phi/2) log |M|
+    h         |y|^((phi - p - 1)/2) (phi/2)^(p phi/2)/Gamma_p(phi/2)
+    a         1
+    link      theta = -(phi/2) M^-1, M^-1 = sum_k exp(-eta_k) b_k b_k^T, b_k = e_k - sum_{j>k} eta_jk e_j;
+              D = p (p + 1)/2
+    U         one block per k, of eta_k and the eta_jk: with s = b_k^T y b_k and v = y b_k it is
+              phi exp(-eta_k) [s/2, v^T; v, y]; expected [1/2, 0; 0, exp(-eta_k) M] phi
+    ========  ===========================================================================================
+
+    The link is the modified Cholesky factorisation of M^-1, whose entries have a meaning: eta_jk (j > k) are the
+    coefficients of the regression of variable k on the variables after it, eta_k is the logarithm of the variance
+    that this leaves. Every latent vector gives a positive definite M. The latents are ordered eta_0 .. eta_(p-1),
+    then eta_jk row by row: (1,0), (2,0), (2,1), ... The model depends on the order of the variables, as with any
+    triangular factor.
+
+    `predict` gives the mean matrix; `Predictive.var` the variance of each entry.
+
+    Parameters
+    ----------
+    phi : float, optional
+        Degrees of freedom, more than p - 1. None: start at 2 p.
+    phi_bounds : (low, high) or "fixed"
+        Bounds of phi - (p - 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Wishart(phi=5.0).moment(np.array([[0.0, 0.0, 0.5]]))  # variable 0 is half of variable 1, plus noise
+    array([[[1.25, 0.5 ],
+            [0.5 , 1.  ]]])
+    """
+
+    latent_dim = 0
+    _p: int | None = None
+
+    def __init__(self, phi: float | None = None, phi_bounds: Bounds = (1e-2, 1e5)):
+        self.phi = phi
+        self.phi_bounds = phi_bounds
+
+    @property
+    def support(self) -> Support:
+        return SPD(columns=self._p)
+
+    # ---- data --------------------------------------------------------------------------------------------
+    def resolve(self, y: Any) -> Self:
+        rows = self.encode(y)
+        out = copy.copy(self)
+        out._p = p = rows.shape[1]
+        out.latent_dim = p * (p + 1) // 2
+        out.phi = 2.0 * p if self.phi is None else float(self.phi)
+        if not out.phi > p - 1 or not math.isfinite(out.phi):
+            raise ValueError(f"phi must be degrees of freedom above p - 1 = {p - 1}; got {self.phi!r}.")
+        return out
+
+    # ---- hyperparameters: the excess over the least degrees of freedom -------------------------------------
+    @property
+    def learns_phi(self) -> bool:
+        return not isinstance(self.phi_bounds, str)
+
+    @property
+    def _excess(self) -> float:
+        return float(self.phi) - (self._p or 1) + 1.0
+
+    @property
+    def log_hyper(self) -> Array:
+        return np.empty(0) if self.phi is None else np.array([math.log(self._excess)])
+
+    def with_log_hyper(self, value: Array) -> Self:
+        out = copy.copy(self)
+        if value.size:
+            out.phi = math.exp(float(value[0])) + (self._p or 1) - 1.0
+        return out
+
+    # ---- the link ------------------------------------------------------------------------------------------
+    @staticmethod
+    def _unpack(eta: Array) -> tuple[Array, Array, Array]:
+        """``exp(-eta_k)`` (..., p), B with the columns b_k, and the log-variances eta_k."""
+        p = (math.isqrt(8 * eta.shape[-1] + 1) - 1) // 2
+        B = np.zeros((*eta.shape[:-1], p, p))
+        B[..., range(p), range(p)] = 1.0
+        rows, columns = np.tril_indices(p, -1)
+        B[..., rows, columns] = -eta[..., p:]
+        return np.exp(-eta[..., :p]), B, eta[..., :p]
+
+    @staticmethod
+    def _pack(diagonal: Array, below: Array) -> Array:
+        """The inverse of the layout: (..., p) and the strict lower part of (..., p, p)."""
+        rows, columns = np.tril_indices(below.shape[-1], -1)
+        return np.concatenate([diagonal, below[..., rows, columns]], axis=-1)
+
+    def _residuals(self, eta: Array, y: Array) -> tuple[Array, Array, Array, Array]:
+        """exp(-eta_k), B, ``v = y B`` and ``s_k = b_k^T y b_k``."""
+        w, B, _ = self._unpack(eta)
+        v = y @ B
+        return w, B, v, np.einsum("...jk,...jk->...k", B, v)
+
+    @staticmethod
+    def _columns(p: int) -> list[tuple[int, NDArray[np.intp]]]:
+        """For every k the indices, in the latent vector, of eta_k and of eta_jk with j = k+1, ..., p-1."""
+        columns = np.tril_indices(p, -1)[1]
+        return [(k, p + np.flatnonzero(columns == k)) for k in range(p)]
+
+    # ---- density -------------------------------------------------------------------------------------------
+    def log_prob(self, eta: Array, y: Array) -> Array:
+        w, _, _, s = self._residuals(eta, y)
+        p, phi = y.shape[-1], float(self.phi)
+        log_det_y = np.linalg.slogdet(y)[1]
+        # Stein's divergence tr(M^-1 y) - log |M^-1 y| - p, and what does not depend on eta, by Stirling's formula
+        stein = np.sum((w * s - 1.0) + eta[..., :p], axis=-1) - log_det_y
+        j = np.arange(float(p))
+        x = 0.5 * (phi - j)
+        constant = 0.5 * (j + 1) * math.log(phi / 2.0) - (x - 0.5) * np.log1p(-j / phi) - 0.5 * j
+        constant = constant - HALF_LOG_2PI - stirling_error(x)
+        head = float(constant.sum()) - 0.25 * p * (p - 1) * math.log(math.pi)
+        return head - 0.5 * phi * stein - 0.5 * (p + 1) * log_det_y
+
+    def u(self, eta: Array, y: Array) -> Array:
+        w, _, v, s = self._residuals(eta, y)
+        return float(self.phi) * self._pack(0.5 * (w * s - 1.0), w[..., None, :] * v)
+
+    def U(self, eta: Array, y: Array, expected: bool = False) -> Blocks:
+        w, _, v, s = self._residuals(eta, y)
+        p = y.shape[-1]
+        lead = v.shape[:-2]
+        if expected:
+            v, s, y = np.zeros_like(v), np.broadcast_to(1.0 / w, s.shape), self.moment(eta)
+        out = np.zeros((*lead, eta.shape[-1], eta.shape[-1]))
+        for k, below in self._columns(p):
+            out[..., k, k] = 0.5 * w[..., k] * s[..., k]
+            out[..., k, below] = out[..., below, k] = w[..., k, None] * v[..., k + 1 :, k]
+            out[..., below[:, None], below] = w[..., k, None, None] * y[..., k + 1 :, k + 1 :]
+        return Blocks(float(self.phi) * out)
+
+    def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
+        w, B, v, s = self._residuals(eta, y)
+        p, phi, dense = y.shape[-1], float(self.phi), V.dense()
+        diagonal, below_part = np.zeros(s.shape), np.zeros(v.shape)
+        M = self.moment(eta) if expected else y
+        G = np.zeros(v.shape)  # derivative in M, where U is expected
+        total = np.zeros(s.shape[:-1])
+        for k, below in self._columns(p):
+            own, cross = dense[..., k, k], dense[..., k, below]
+            square = dense[..., below[:, None], below]
+            wk = w[..., k]
+            if expected:
+                trace = wk * np.sum(square * M[..., k + 1 :, k + 1 :], axis=(-1, -2))
+                diagonal[..., k] -= trace
+                G[..., k + 1 :, k + 1 :] += wk[..., None, None] * square
+                total = total + trace + 0.5 * own
+                continue
+            corner = 0.5 * own * wk * s[..., k]
+            edge = 2.0 * wk * np.sum(cross * v[..., k + 1 :, k], axis=-1)
+            trace = wk * np.sum(square * y[..., k + 1 :, k + 1 :], axis=(-1, -2))
+            diagonal[..., k] = -(corner + edge + trace)
+            # s_k falls by 2 v_j, v_l by y_lj, as eta_jk rises
+            pull = own[..., None] * v[..., k + 1 :, k]
+            pull = pull + 2.0 * np.einsum("...lj,...l->...j", y[..., k + 1 :, k + 1 :], cross)
+            below_part[..., k + 1 :, k] = -wk[..., None] * pull
+            total = total + corner + edge + trace
+        if expected:
+            # M = P^-1, P = sum_k w_k b_k b_k^T: d<G, M> = -<M G M, dP>
+            Q = M @ G @ M
+            QB = Q @ B
+            diagonal += w * np.einsum("...jk,...jk->...k", B, QB)
+            below_part += 2.0 * w[..., None, :] * QB
+        d_eta = phi * self._pack(diagonal, below_part)
+        return d_eta, np.array([self._excess * np.sum(total)])
+
+    def log_prob_phi(self, eta: Array, y: Array) -> Array:
+        w, _, _, s = self._residuals(eta, y)
+        p, phi = y.shape[-1], float(self.phi)
+        stein = np.sum((w * s - 1.0) + eta[..., :p], axis=-1) - np.linalg.slogdet(y)[1]
+        j = np.arange(float(p))
+        drift = log_minus_digamma(0.5 * (phi - j)) - np.log1p(-j / phi)  # log(phi/2) - psi0((phi - j)/2)
+        change = 0.5 * float(drift.sum()) - 0.5 * stein
+        return (self._excess * change)[..., None]
+
+    def u_phi(self, eta: Array, y: Array) -> Array:
+        return (self._excess / float(self.phi) * self.u(eta, y))[..., None]
+
+    def expansion(self, y: Array) -> Array:
+        """The latent whose mean is the observation: observed and expected curvature agree there."""
+        flipped = np.linalg.cholesky(y[..., ::-1, ::-1])[..., ::-1, ::-1]  # y = R R^T, R upper triangular
+        scale = np.einsum("...jj->...j", flipped)
+        unit = flipped / scale[..., None, :]  # M = B^-T diag(exp eta) B^-1, so B = unit^-T
+        B = np.swapaxes(np.linalg.inv(unit), -1, -2)
+        return self._pack(2.0 * np.log(scale), -B)
+
+    # ---- in the space of y -----------------------------------------------------------------------------------
+    def moment(self, eta: Array, trials: Array | None = None) -> Array:
+        _, B, log_variance = self._unpack(eta)
+        unit = np.swapaxes(np.linalg.inv(B), -1, -2)
+        root = unit * np.exp(0.5 * log_variance)[..., None, :]
+        return root @ np.swapaxes(root, -1, -2)
+
+    def spread(self, eta: Array, trials: Array | None = None) -> Array:
+        """Variance of each entry, (M_ij² + M_ii M_jj)/phi."""
+        M = self.moment(eta)
+        diagonal = np.einsum("...jj->...j", M)
+        return (M**2 + diagonal[..., :, None] * diagonal[..., None, :]) / float(self.phi)
+
+    def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
+        M, phi = self.moment(eta), float(self.phi)
+        p = M.shape[-1]
+        # Bartlett's decomposition: a triangle of normals with chi variates on the diagonal
+        A = np.tril(rng.standard_normal(M.shape), -1)
+        A[..., range(p), range(p)] = np.sqrt(rng.chisquare(phi - np.arange(p), size=M.shape[:-1]))
+        root = np.linalg.cholesky(M / phi) @ A
+        return root @ np.swapaxes(root, -1, -2)
+
+    def loss(self, y: Array, prediction: Array) -> Array:
+        # unit deviance: Stein's divergence tr(M^-1 y) - log |M^-1 y| - p
+        ratio = np.linalg.solve(prediction, y)
+        return np.einsum("...jj->...", ratio) - np.linalg.slogdet(ratio)[1] - y.shape[-1]
