@@ -1,0 +1,199 @@
+"""What the experiments share: running tasks in processes, tables on the screen, results on disk."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, cpu_count, delayed
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+Row = dict[str, Any]
+
+
+class MissingExtra(ImportError):
+    """An optional package is not installed."""
+
+
+def require(module: str) -> Any:
+    """Import an optional module, or say how to get it.
+
+    >>> require("math").floor(1.5)
+    1
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as err:
+        raise MissingExtra(
+            f'the experiments need {module.split(".")[0]}, which is not installed: pip install "ggpm[experiments]"'
+        ) from err
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an experiment hands back: its rows, the tables that are shown, and a figure to draw."""
+
+    name: str
+    rows: list[Row]
+    tables: list[Table]
+    draw: Callable[[Path], None] | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table; numbers are shown with ``digits`` decimals."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    digits: int = 4
+
+    def cells(self) -> list[list[str]]:
+        """All entries as text.
+
+        >>> Table("t", ["a", "b"], [["x", 0.123456]]).cells()
+        [['x', '0.1235']]
+        """
+        return [[self._text(value) for value in row] for row in self.rows]
+
+    def _text(self, value: Any) -> str:
+        if value is None:
+            return ""
+        return f"{value:.{self.digits}f}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs a function over tasks, in one process or several, with one BLAS thread each.
+
+    Parameters
+    ----------
+    jobs : int or None
+        Processes; None means one per core.
+    progress : bool
+        Show a progress bar (on the standard error stream, so that tables can be piped).
+
+    Examples
+    --------
+    >>> Runner(jobs=1, progress=False).run("squares", _square_row, [1, 2, 3])
+    [{'square': 1}, {'square': 4}, {'square': 9}]
+    """
+
+    jobs: int | None = None
+    progress: bool = True
+
+    def run(self, title: str, function: Callable[[Any], list[Row]], tasks: Sequence[Any]) -> list[Row]:
+        """Rows of all tasks, in the order of the tasks."""
+        jobs = min(self.jobs or cpu_count(), len(tasks)) or 1
+        # the longest tasks are last in most lists; starting with them keeps both processes busy to the end
+        order = range(len(tasks) - 1, -1, -1)
+        if jobs == 1:
+            finished: Iterable = (_one(function, index, tasks[index]) for index in order)
+        else:
+            pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+            finished = pool(delayed(_one)(function, index, tasks[index]) for index in order)
+        parts: list[list[Row]] = [[] for _ in tasks]
+        for index, rows in self._shown(title, finished, len(tasks)):
+            parts[index] = rows
+        return [row for rows in parts for row in rows]
+
+    def _shown(self, title: str, items: Iterable, total: int) -> Iterator:
+        if not self.progress:
+            yield from items
+            return
+        console = require("rich.console").Console(stderr=True)
+        yield from require("rich.progress").track(items, description=title, total=total, console=console)
+
+
+def _one(function: Callable[[Any], list[Row]], index: int, task: Any) -> tuple[int, list[Row]]:
+    # A hyperparameter at its bound or a flat optimum is a fact of the tables, not news for the screen.
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return index, function(task)
+
+
+def _square_row(task: int) -> list[Row]:
+    return [{"square": task**2}]
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """Write rows with the columns of the first, floats in full precision."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def publish(report: Report, out: Path) -> None:
+    """Show the tables, and write ``results.csv``, ``summary.csv`` and the figure into a folder.
+
+    Parameters
+    ----------
+    report : Report
+    out : Path
+        ``out/<name>/results.csv`` holds every trial, ``summary.csv`` the tables on the screen.
+    """
+    folder = out / report.name
+    write_csv(folder / "results.csv", report.rows)
+    with (folder / "summary.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        for table in report.tables:
+            writer.writerow([f"# {table.title}"])
+            writer.writerow(table.columns)
+            writer.writerows(table.cells())
+    console = require("rich.console").Console()
+    rich_table = require("rich.table")
+    for table in report.tables:
+        shown = rich_table.Table(title=table.title, title_justify="left")
+        for j, column in enumerate(table.columns):
+            text = table.rows and all(isinstance(row[j], str) for row in table.rows)
+            shown.add_column(column, justify="left" if text else "right")
+        for cells in table.cells():
+            shown.add_row(*cells)
+        console.print(shown)
+    for note in report.notes:
+        console.print(note)
+    if report.draw is not None:
+        require("matplotlib").use("Agg")
+        report.draw(folder / f"{report.name}.png")
+    names = "results.csv, summary.csv" + (f", {report.name}.png" if report.draw is not None else "")
+    console.print(f"written: {folder}/ ({names})")
+
+
+def seeds(seed: int, count: int) -> list[np.random.SeedSequence]:
+    """One independent stream per trial; trial i has the same stream whatever the count.
+
+    >>> [s.generate_state(1)[0] for s in seeds(0, 2)] == [s.generate_state(1)[0] for s in seeds(0, 5)[:2]]
+    True
+    """
+    return np.random.SeedSequence(seed).spawn(count)
+
+
+def group(rows: Iterable[Row], *keys: str) -> dict[tuple, list[Row]]:
+    """Rows by the values of some columns, in the order of appearance.
+
+    >>> group([{"a": 1, "b": 2}, {"a": 1, "b": 3}], "a")
+    {(1,): [{'a': 1, 'b': 2}, {'a': 1, 'b': 3}]}
+    """
+    out: dict[tuple, list[Row]] = {}
+    for row in rows:
+        out.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return out
+
+
+def column(rows: Iterable[Row], key: str) -> np.ndarray:
+    """One column as an array.
+
+    >>> column([{"a": 1.0}, {"a": 2.0}], "a")
+    array([1., 2.])
+    """
+    return np.array([row[key] for row in rows], dtype=float)
