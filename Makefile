@@ -7,31 +7,51 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-all lint format clean
+.PHONY: demo test test-all lint format bench clean
 
-$(VENV)/ready: pyproject.toml
+$(VENV)/made:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e ".[test]"
 	touch $@
 
-demo: $(VENV)/ready
+# the light environment of a user, and the full one of a developer
+$(VENV)/user: pyproject.toml $(VENV)/made
+	$(BIN)/python -m pip install --quiet -e ".[cli]"
+	touch $@
+
+$(VENV)/ready: pyproject.toml $(VENV)/made
+	$(BIN)/python -m pip install --quiet -e ".[test]"
+	touch $@ $(VENV)/user
+
+demo: $(VENV)/user
 	$(BIN)/python examples/first_fit.py
 
 lint: $(VENV)/ready
-	$(BIN)/ruff check src tests examples
-	$(BIN)/ruff format --check src tests examples
+	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/ruff format --check src tests examples benchmarks
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest tests --doctest-modules src/ggpm
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests --doctest-modules src/ggpm
 
 test-all: lint
-	$(BIN)/python -m pytest tests --doctest-modules src/ggpm -m ""
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests --doctest-modules src/ggpm -m ""
 
 format: $(VENV)/ready
-	$(BIN)/ruff check --fix src tests examples
-	$(BIN)/ruff format src tests examples
+	$(BIN)/ruff check --fix src tests examples benchmarks
+	$(BIN)/ruff format src tests examples benchmarks
+
+# peers live in an environment of their own; one that cannot be installed is reported as missing
+BENCH := .venv-bench
+$(BENCH)/ready: pyproject.toml
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --upgrade pip
+	$(BENCH)/bin/python -m pip install --quiet -e .
+	for peer in gpflow gpboost GPy; do $(BENCH)/bin/python -m pip install --quiet $$peer || echo "missing: $$peer"; done
+	touch $@
+
+bench: $(BENCH)/ready
+	$(BENCH)/bin/python benchmarks/run.py
 
 clean:
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(BENCH) $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,230 @@
+"""All benchmarks side by side on this machine: ``python benchmarks/run.py [--quick]``.
+
+Every system runs in a process of its own with the same number of BLAS threads; repeats of different systems
+alternate, so that a slow minute of the machine hits all of them. Results are medians and ratios, written to
+benchmarks/results.md and results.json. A peer that is not installed is reported as missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PACKAGES = {"ggpm": "ggpm", "sklearn": "scikit-learn", "gpboost": "gpboost", "gpy": "GPy", "gpflow": "gpflow"}
+MODULES = {"ggpm": "ggpm", "sklearn": "sklearn", "gpboost": "gpboost", "gpy": "GPy", "gpflow": "gpflow"}
+SCALAR = ("gaussian", "bernoulli", "binomial", "poisson", "negative_binomial", "gamma", "inverse_gaussian", "beta",
+          "ordinal")  # fmt: skip
+VECTOR = {"von_mises": 2, "categorical": 3, "multinomial": 3, "dirichlet": 3, "von_mises_fisher": 3}
+
+
+def environment(threads: str) -> dict[str, str]:
+    env = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        if threads == "default":
+            env.pop(name, None)
+        else:
+            env[name] = threads
+    return env
+
+
+def run(system: str, task: str, threads: str, repeats: int, timeout: int = 1800) -> dict | None:
+    """Seconds of every repeat and the value reached, or None with the reason printed."""
+    if importlib.util.find_spec(MODULES[system]) is None:
+        return None
+    command = [sys.executable, str(HERE / "systems.py"), system, task, str(repeats)]
+    try:
+        done = subprocess.run(command, env=environment(threads), capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return {"seconds": [float(timeout)], "value": None, "note": f"stopped after {timeout} s"}
+    if done.returncode != 0:
+        return {"seconds": [], "value": None, "note": done.stderr.strip().splitlines()[-1][:200]}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+class Report:
+    """Collects rows and writes both files after every section, so that an interrupted run leaves what it has."""
+
+    def __init__(self, quick: bool):
+        self.sections: list[tuple[str, list[dict]]] = []
+        missing = [s for s in PACKAGES if importlib.util.find_spec(MODULES[s]) is None]
+        self.head = {
+            "machine": f"{platform.machine()}, {os.cpu_count()} cores, {cpu_name()}",
+            "python": platform.python_version(),
+            "versions": {s: importlib.metadata.version(PACKAGES[s]) for s in PACKAGES if s not in missing}
+            | {p: importlib.metadata.version(p) for p in ("numpy", "scipy")},
+            "missing": missing,
+            "quick": quick,
+        }
+
+    def add(self, title: str, rows: list[dict]) -> None:
+        self.sections.append((title, rows))
+        print(f"\n{title}")
+        for row in rows:
+            print("  " + ", ".join(f"{k}: {_show(v)}" for k, v in row.items()), flush=True)
+        (HERE / "results.json").write_text(json.dumps({**self.head, "sections": dict(self.sections)}, indent=1) + "\n")
+        (HERE / "results.md").write_text(self.markdown())
+
+    def markdown(self) -> str:
+        lines = [
+            "# Benchmarks",
+            "",
+            "Written by `make bench`; times in seconds, medians; ratios are what to compare.",
+            "",
+        ]
+        lines += [f"- machine: {self.head['machine']}, Python {self.head['python']}"]
+        lines += ["- versions: " + ", ".join(f"{k} {v}" for k, v in self.head["versions"].items())]
+        lines += ["- missing peers: " + (", ".join(self.head["missing"]) or "none")]
+        for title, rows in self.sections:
+            columns = list(dict.fromkeys(k for row in rows for k in row))
+            lines += ["", f"## {title}", "", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+            lines += ["| " + " | ".join(_show(row.get(c, "")) for c in columns) + " |" for row in rows]
+        return "\n".join(lines) + "\n"
+
+
+def _show(v) -> str:
+    return f"{v:.3g}" if isinstance(v, float) and abs(v) < 100 else f"{v:.1f}" if isinstance(v, float) else str(v)
+
+
+def cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":")[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown processor"
+
+
+def median(result: dict | None) -> float | None:
+    return statistics.median(result["seconds"]) if result and result["seconds"] else None
+
+
+def compare(task: str, systems: list[str], threads: str, rounds: int) -> list[dict]:
+    """One row per system: median seconds, the value reached, and how many times ggpm is faster."""
+    collected: dict[str, list] = {s: [] for s in systems}
+    for _ in range(rounds):
+        for s in systems:
+            collected[s].append(run(s, task, threads, 1))
+    rows, ours = [], None
+    for s in systems:
+        good = [r for r in collected[s] if r and r["seconds"]]
+        if not good:
+            note = next((r["note"] for r in collected[s] if r), "not installed")
+            rows.append({"task": task, "threads": threads, "system": s, "seconds": "missing", "note": note})
+            continue
+        time = statistics.median(t for r in good for t in r["seconds"])
+        ours = time if s == "ggpm" else ours
+        row = {"task": task, "threads": threads, "system": s, "seconds": time, "value": good[0]["value"]}
+        row["ggpm is faster by"] = time / ours if ours else ""
+        rows.append(row)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer repeats, smaller sizes")
+    parser.add_argument("--only", default="abcdefghijk", help="letters of the sections to run")
+    args = parser.parse_args()
+    report, rounds = Report(args.quick), 2 if args.quick else 3
+    sizes = [300, 600] if args.quick else [300, 600, 1000]
+
+    if "a" in args.only:
+        n = 500 if args.quick else 1000
+        for threads in ("1", "default"):
+            rows = compare(f"fit/bernoulli:{n}", ["ggpm", "sklearn", "gpboost", "gpy"], threads, rounds)
+            rows += compare(f"fit/poisson:{n}", ["ggpm", "gpboost", "gpy"], threads, rounds)
+            report.add(f"(a) Bernoulli and Poisson, full fit, threads: {threads}", rows)
+    if "b" in args.only:
+        for threads in ("1", "default"):
+            rows = []
+            for n in sizes:
+                rows += compare(f"fit/digits:{n}", ["ggpm", "sklearn"], threads, rounds if n <= 600 else 1)
+            rows += compare("fit/digits:300", ["ggpm", "gpflow"], threads, 1)
+            title = "(b) digits, full fit (sklearn: one-vs-rest; gpflow: VGP, 100 iterations), threads"
+            report.add(f"{title}: {threads}", rows)
+            rows = []
+            for n in sizes:
+                rows += compare(f"gradient/digits:{n}", ["ggpm"], threads, rounds)
+            report.add(f"(b) digits, one evidence and gradient from a cold start, threads: {threads}", rows)
+    if "c" in args.only:
+        rows = [
+            r
+            for n in (200, 1000, *([] if args.quick else [2000]))
+            for r in compare(f"fit/von_mises:{n}", ["ggpm"], "1", rounds)
+        ]
+        report.add("(c) von Mises, full fit", rows)
+    if "d" in args.only:
+        n = 500 if args.quick else 1000
+        rows = [r for d in (3, 10) for r in compare(f"fit/dirichlet:{n}:{d}", ["ggpm"], "1", 2)]
+        report.add("(d) Dirichlet, full fit", rows)
+    if "e" in args.only:
+        rows = [r for t in ("bernoulli:1000", "von_mises:1000", "dirichlet:1000:3", "digits:600")
+                for r in compare(f"predict/{t}", ["ggpm"], "1", 1)]  # fmt: skip
+        report.add("(e) latent mean and full D×D covariance at 10,000 points", rows)
+    if "f" in args.only:
+        for n in (30, 100):
+            yard = statistics.median(run("sklearn", f"regression/{n}", "1", 9)["seconds"])
+            rows = []
+            for name, D in {**dict.fromkeys(SCALAR, 1), **VECTOR}.items():
+                time = median(run("ggpm", f"small/{name}:{n}", "1", 9))
+                rows.append({"family": name, "D": D, "seconds": time, "3·D regressions": 3 * D * yard,
+                             "share": time / (3 * D * yard) if time else "failed"})  # fmt: skip
+            report.add(f"(f) n = {n}: full fit against 3·D scikit-learn regressions with learned noise", rows)
+    if "g" in args.only:
+        rows = []
+        for _ in range(3 if args.quick else 7):
+            row = {}
+            for name, module in (("ggpm", "ggpm"), ("sklearn", "sklearn.gaussian_process")):
+                code = f"import time; t=time.perf_counter(); import {module}; print(time.perf_counter()-t)"
+                out = subprocess.run([sys.executable, "-c", code], env=environment("1"), capture_output=True, text=True)
+                row[name] = float(out.stdout)
+            rows.append(row)
+        both = {k: statistics.median(r[k] for r in rows) for k in rows[0]}
+        report.add("(g) import", [{**both, "ratio": both["ggpm"] / both["sklearn"]}])
+    if "h" in args.only:
+        rows, last = [], None
+        for n in (250, 500, 1000, *([] if args.quick else [2000, 4000])):
+            time = median(run("ggpm", f"gradient/von_mises:{n}", "1", 3 if n < 2000 else 1))
+            exponent = (math.log(time / last[1]) / math.log(n / last[0])) if last else ""
+            rows.append({"task": "von Mises", "n": n, "seconds": time, "exponent": exponent})
+            last = n, time
+        report.add("(h) growth with n: evidence and gradient", rows)
+        rows, last = [], None
+        for d in (2, 4, 8, 16, 32):
+            time = median(run("ggpm", f"gradient/dirichlet:500:{d}", "1", 3))
+            exponent = (math.log(time / last[1]) / math.log(d / last[0])) if last else ""
+            rows.append({"task": "Dirichlet, n = 500", "D": d, "seconds": time, "exponent": exponent})
+            last = d, time
+        report.add("(h) growth with D: evidence and gradient", rows)
+    if "i" in args.only:
+        two, fifty = (median(run("ggpm", f"taylor/1000:{d}", "1", 5)) for d in (2, 50))
+        report.add(
+            "(i) multinomial Taylor, shared kernel, n = 1000",
+            [{"2 classes": two, "50 classes": fifty, "ratio": fifty / two}],
+        )
+    if "j" in args.only:
+        tasks = ["bernoulli:1000", "von_mises:1000", "dirichlet:1000:3", "digits:1000"]
+        report.add("(j) evidence and gradient against the LAPACK floor (allowed: 1.6)", floor(tasks, 5))
+    if "k" in args.only:
+        tasks = ["mem/bernoulli:1000", "mem/dirichlet:1000:3", "mem/digits:600"]
+        report.add("(k) memory in units of n² doubles", floor(tasks, 1))
+
+
+def floor(tasks: list[str], repeats: int) -> list[dict]:
+    command = [sys.executable, str(HERE / "floor.py"), str(repeats), *tasks]
+    done = subprocess.run(command, env=environment("1"), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+if __name__ == "__main__":
+    main()
