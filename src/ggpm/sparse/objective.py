@@ -18,7 +18,7 @@ K_uu was taken.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ from ggpm._linalg import (
     solve_lower,
 )
 from ggpm.families.base import Family
-from ggpm.inference import InferenceError, Taylor
+from ggpm.inference import InferenceError, Laplace, Taylor
 from ggpm.inference.laplace import ROUNDING, SUFFICIENT
 from ggpm.sparse.passes import (
     Model,
@@ -43,13 +43,13 @@ from ggpm.sparse.passes import (
     gradient_pass,
     mode_pass,
     newton_pass,
-    pairs,
     unwhiten,
     value_pass,
 )
 from ggpm.sparse.posterior import SparsePosterior
 from ggpm.sparse.rows import Rows, Statistics
-from ggpm.sparse.sites import TaylorSites, sites_of
+from ggpm.sparse.sites import LaplaceSites, TaylorSites, sites_of
+from ggpm.sparse.variational import VariationalSearch, carried, precision_matrix
 
 Array = NDArray[np.float64]
 
@@ -75,8 +75,10 @@ class SparseApproximation:
     trace: tuple[float, ...] = field(default=(), repr=False)
 
     @property
-    def start(self) -> Array:
-        """``K_uu^-1`` times the inducing values, (D, M): what a later search may start from."""
+    def start(self) -> Any:
+        """What a search nearby may start from: ``K_uu^-1`` times the inducing values, or the whole posterior."""
+        if self.model.sites.takes_marginals:
+            return list(self.model.L), self.v, self.H
         return unwhiten(self.model, self.v)
 
     def covariance(self) -> Array:
@@ -98,7 +100,7 @@ class SparseEvidence:
     ) -> None:
         self.family, self.kernels, self.rows, self.Z = family, list(kernels), rows, np.asarray(Z, dtype=float)
         self.inference, self.jitter = inference, jitter
-        self.sites = sites_of(inference)
+        self.sites = sites_of(inference, family.latent_dim)
 
     @property
     def theta(self) -> Array:
@@ -127,9 +129,7 @@ class SparseEvidence:
         return other
 
     # ---- evaluation --------------------------------------------------------------------------------------------
-    def evaluate(
-        self, start: Array | None = None, gradient: bool = True
-    ) -> tuple[float, Array | None, SparseApproximation]:
+    def evaluate(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, SparseApproximation]:
         """Objective, its gradient in `theta` if asked for, and the approximation behind it."""
         approximation = self.infer(start)
         if not gradient:
@@ -147,9 +147,29 @@ class SparseEvidence:
             ) from None
         return Model(self.family, self.kernels, self.Z, L, self.sites)
 
-    def infer(self, start: Array | None = None) -> SparseApproximation:
-        """The mode, by Newton's method with one pass over the rows per step."""
-        return _Search(self.rows, self.model(), self.inference).run(start)
+    def infer(self, start: Any = None) -> SparseApproximation:
+        """The posterior of the inducing values, with one pass over the rows per step."""
+        model = self.model()
+        if not model.sites.takes_marginals:
+            return _Search(self.rows, model, self.inference).run(start)
+        n_passes = 0
+        if start is None:
+            laplace = replace(model, sites=LaplaceSites())
+            try:
+                found = _Search(self.rows, laplace, Laplace()).run(None)
+                m, H, n_passes = found.v, found.H, found.n_passes
+            except InferenceError:
+                m, H = np.zeros((model.D, model.M)), np.eye(model.D * model.M)
+        else:
+            m, H = carried(start, model)
+        search = VariationalSearch(self.rows, model, self.inference)
+        if not model.coupled:
+            H = block_diagonal(H, model.D)
+        state, converged, n_iter, bounds = search.run(m, H)
+        return SparseApproximation(
+            model, state.m, state.H, state.L, state.bound, converged, n_iter, n_passes + search.n_passes, False,
+            tuple(bounds),
+        )  # fmt: skip
 
     def gradient(self, a: SparseApproximation, inputs: bool = True) -> tuple[Array, Array]:
         """Gradient in `theta`, (p,), and in the inducing inputs, (M, features)."""
@@ -254,13 +274,7 @@ class _Search:
         return {**last, **state} if last is not None and keep else state, _psi(float(state["value"]), v)
 
     def _factor(self, state: Statistics) -> tuple[Array, Array]:
-        D, M = self.model.D, self.model.M
-        H: Array = np.zeros((D, M, D, M))
-        blocks = state["precision"]
-        for block, (j, k) in zip(blocks, pairs(D, coupled=len(blocks) > D or D == 1)):
-            H[j, :, k], H[k, :, j] = block, block.T
-        H = H.reshape(D * M, D * M)
-        H.flat[:: D * M + 1] += 1.0
+        H = precision_matrix(state, self.model.D, self.model.M)
         if not np.all(np.isfinite(H)):
             raise InferenceError("the curvature is not finite at these hyperparameters")
         return H, cholesky(H.copy())
@@ -308,6 +322,16 @@ class _Search:
                     state, value = self._state(trial, False)
                     return trial, state, value
         return None
+
+
+def block_diagonal(H: Array, D: int) -> Array:
+    """H without the blocks between latent dimensions."""
+    M = len(H) // D
+    blocks = H.reshape(D, M, D, M)
+    out = np.zeros_like(blocks)
+    for j in range(D):
+        out[j, :, j] = blocks[j, :, j]
+    return out.reshape(H.shape)
 
 
 def _psi(log_prob: float, v: Array) -> float:

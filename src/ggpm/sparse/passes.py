@@ -56,6 +56,11 @@ class Model:
         """Number of inducing points."""
         return len(self.Z)
 
+    @property
+    def coupled(self) -> bool:
+        """Whether sites that depend on the marginals couple the latent dimensions."""
+        return not getattr(self.sites, "factorised", True)
+
     def of(self, j: int) -> int:
         """The kernel of latent dimension j."""
         return j if len(self.kernels) > 1 else 0
@@ -67,7 +72,7 @@ class Model:
     @property
     def piece_rows(self) -> int:
         """Rows that are worked on at a time, so that the arrays of a pass stay within the chunk limit."""
-        return max(64, CHUNK_DOUBLES // (self.M * (2 * self.D + 4)))
+        return max(64, CHUNK_DOUBLES // (self.M * (self.D**2 + 4)))
 
     def evaluations(self, X: Array) -> list[KernelEvaluation]:
         """The kernels between rows and inducing points."""
@@ -105,10 +110,16 @@ def pairs(D: int, coupled: bool) -> list[tuple[int, int]]:
     return [(j, k) for j in range(D) for k in range(j, D if coupled else j + 1)]
 
 
-def newton_pass(chunk: Chunk, model: Model, v: Array, expected: bool, curvature: bool = True) -> Statistics:
-    """The sums from which a Newton step, the log-determinant and the trace term follow."""
+def newton_pass(
+    chunk: Chunk, model: Model, v: Array, expected: bool, curvature: bool = True, P: Array | None = None
+) -> Statistics:
+    """The sums from which a step, the log-determinant and the trace term follow.
+
+    P (D, M, D, M), the covariance of v, is for sites that depend on the marginals.
+    """
     A = model.whiten(model.evaluations(chunk.X))
-    site = model.sites.at(model.family, chunk, model.latent(A, v), expected)
+    V = None if P is None else _marginals(model, chunk.X, A, _products(model, A, P, model.coupled))
+    site = model.sites.at(model.family, chunk, model.latent(A, v), expected, V)
     sums = {"value": np.array(site.value), "score": _weighted_sums(A, site.u)}
     if curvature:
         sums["precision"] = _precision(model, A, site.U)
@@ -128,26 +139,27 @@ def gradient_pass(chunk: Chunk, model: Model, v: Array, P: Array, expected: bool
     evaluations = model.evaluations(chunk.X)
     A = model.whiten(evaluations)
     f = model.latent(A, v)
-    site = model.sites.at(model.family, chunk, f, expected)
-    coupled = not isinstance(site.U, Diagonal)
-    U = site.U.dense() if coupled else site.U.gamma[:, :, None]  # type: ignore[attr-defined]
-    # G = dL/dA with u, s v^T left out: rank-one terms join after the triangular solve
+    if model.sites.takes_marginals:
+        coupled = model.coupled
+        products = _products(model, A, P, coupled)
+        V = _marginals(model, chunk.X, A, products)
+        site = model.sites.at(model.family, chunk, f, expected, V)
+    else:
+        site = model.sites.at(model.family, chunk, f, expected)
+        coupled = not isinstance(site.U, Diagonal)
+        products = _products(model, A, P, coupled)
+        V = _marginals(model, chunk.X, A, products)
+    U = site.U.dense() if coupled else site.U.gamma  # type: ignore[attr-defined]
+    # G = dL/dA without its rank-one terms (u + s) v^T, which join after the triangular solve
     G = [np.zeros((c, M)) for _ in model.kernels]
-    V = np.zeros((c, D, D))
-    for k in range(D):
-        a = A[model.of(k)]
-        targets = range(D) if coupled else (k,)
-        product = a @ P[k][:, targets].reshape(M, -1)  # a_k^T P_kj for all j
-        for position, j in enumerate(targets):
-            B = product[:, position * M : (position + 1) * M]
-            V[:, k, j] = np.einsum("cm,cm->c", B, A[model.of(j)])
-            B *= -U[:, j, k if coupled else 0, None]
+    for k, product in enumerate(products):
+        for position, j in enumerate(range(D) if coupled else (k,)):
+            B = product[:, position]
+            B *= -(U[:, j, k] if coupled else U[:, k])[:, None]
             G[model.of(j)] += B
-        G[model.of(k)] += U[:, k, k if coupled else 0, None] * a
-    k_left = model.unexplained(chunk.X, A)
-    V[:, range(D), range(D)] += k_left
-    marginals = Blocks(V) if coupled else Diagonal(np.einsum("cjj->cj", V))
-    s, grad_phi = model.sites.pull(model.family, chunk, f, marginals, expected)
+        G[model.of(k)] += (U[:, k, k] if coupled else U[:, k])[:, None] * A[model.of(k)]
+    del products
+    s, grad_phi = model.sites.pull(model.family, chunk, f, V, expected)
     z = unwhiten(model, v)
     diagonal = _diagonal(site.U)
     theta, grad_Z = [], np.zeros_like(model.Z)
@@ -190,6 +202,29 @@ def mode_pass(chunk: Chunk, model: Model, v: Array, w: Array, expected: bool, in
 def unwhiten(model: Model, v: Array) -> Array:
     """``z_j = L_j^-T v_j = K_uu^-1 (inducing values)``, (D, M)."""
     return np.stack([solve_lower(model.L[model.of(j)], v[j], transposed=True) for j in range(model.D)])
+
+
+def _products(model: Model, A: Sequence[Array], P: Array, coupled: bool) -> list[Array]:
+    """``a_k^T P_kj`` for every k and all j, or j = k alone if the dimensions are not coupled: (c, j, M) each."""
+    if not coupled:
+        return [(A[model.of(k)] @ P[k, :, k])[:, None] for k in range(model.D)]
+    return [
+        (A[model.of(k)] @ P[k].reshape(model.M, -1)).reshape(len(A[0]), model.D, model.M) for k in range(model.D)
+    ]  # fmt: skip
+
+
+def _marginals(model: Model, X: Array, A: Sequence[Array], products: Sequence[Array]) -> Blocks | Diagonal:
+    """Covariance of the latent at every row, what the inducing points leave unexplained included."""
+    D, left = model.D, model.unexplained(X, A)
+    if products[0].shape[1] != D or D == 1:
+        own = [np.einsum("cm,cm->c", p[:, 0], A[model.of(k)]) for k, p in enumerate(products)]
+        return Diagonal(left + np.stack(own, axis=1))
+    V = np.empty((len(X), D, D))
+    for k, product in enumerate(products):
+        for j in range(k, D):
+            V[:, k, j] = V[:, j, k] = np.einsum("cm,cm->c", product[:, j], A[model.of(j)])
+    V[:, range(D), range(D)] += left
+    return Blocks(V)
 
 
 def _pull(e: KernelEvaluation, G: Array, inputs: bool) -> tuple[Array, Array | float]:

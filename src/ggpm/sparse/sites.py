@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from ggpm.curvature import Curvature, Marginals, PlusOuter
 from ggpm.families.base import Family
-from ggpm.inference import Laplace, Problem, Taylor
+from ggpm.inference import Laplace, Problem, Taylor, Variational
+from ggpm.inference._expectations import expect, expect_phi, root
 from ggpm.inference.base import curvature_pullback
 from ggpm.sparse.rows import Chunk
 
@@ -34,14 +35,16 @@ class Sites(Protocol):
     """An inference method, for chunks of rows."""
 
     moves_with_mode: bool
-    """Whether the sites depend on the latent that they lead to (Laplace), or on y alone (Taylor)."""
+    """Whether the sites are an expansion at the latent that they lead to (Laplace)."""
+    takes_marginals: bool
+    """Whether a site depends on the covariance of the latent too (variational)."""
 
     def value(self, family: Family, chunk: Chunk, f: Array) -> float:
         """The (approximate) log-likelihood alone, for line searches."""
         ...
 
-    def at(self, family: Family, chunk: Chunk, f: Array, expected: bool) -> Site:
-        """The site at f; ``expected`` asks for the expected curvature."""
+    def at(self, family: Family, chunk: Chunk, f: Array, expected: bool, V: Marginals | None = None) -> Site:
+        """The site at f (and V); ``expected`` asks for the expected curvature."""
         ...
 
     def pull(self, family: Family, chunk: Chunk, f: Array, V: Marginals, expected: bool) -> tuple[Array, Array]:
@@ -53,11 +56,12 @@ class LaplaceSites:
     """The second-order expansion at f itself."""
 
     moves_with_mode = True
+    takes_marginals = False
 
     def value(self, family: Family, chunk: Chunk, f: Array) -> float:
         return Problem(family, chunk.y, chunk.offset).log_prob(f)
 
-    def at(self, family: Family, chunk: Chunk, f: Array, expected: bool) -> Site:
+    def at(self, family: Family, chunk: Chunk, f: Array, expected: bool, V: Marginals | None = None) -> Site:
         eta = f + chunk.offset
         return Site(self.value(family, chunk, f), family.u(eta, chunk.y), family.U(eta, chunk.y, expected=expected))
 
@@ -73,6 +77,7 @@ class TaylorSites:
 
     method: Taylor
     moves_with_mode = False
+    takes_marginals = False
 
     def _expansion(self, family: Family, chunk: Chunk) -> tuple[Array, Array, Curvature, NDArray[np.bool_]]:
         """f~, and u, U there (expected in rows where the observed is indefinite), and which rows those are."""
@@ -92,7 +97,7 @@ class TaylorSites:
     def value(self, family: Family, chunk: Chunk, f: Array) -> float:
         return self.at(family, chunk, f, False).value
 
-    def at(self, family: Family, chunk: Chunk, f: Array, expected: bool) -> Site:
+    def at(self, family: Family, chunk: Chunk, f: Array, expected: bool, V: Marginals | None = None) -> Site:
         point, u, U, _ = self._expansion(family, chunk)
         r = f - point
         Ur = U.dot(r)
@@ -112,7 +117,35 @@ class TaylorSites:
         return np.zeros_like(s), grad_phi + family.expansion_pullback(chunk.y, s)
 
 
-def sites_of(inference: Any) -> Sites:
+@dataclass(frozen=True)
+class VariationalSites:
+    """Expectations under N(f, V) of the log-likelihood and its derivatives.
+
+    The bound is stationary in the mean and covariance of the inducing values, so that its gradient in everything
+    else is the partial one: Taylor's, with expectations in the place of u and U.
+    """
+
+    method: Variational
+    factorised: bool
+    moves_with_mode = False
+    takes_marginals = True
+
+    def value(self, family: Family, chunk: Chunk, f: Array) -> float:
+        raise NotImplementedError("a variational site needs the covariance of the latent")
+
+    def at(self, family: Family, chunk: Chunk, f: Array, expected: bool, V: Marginals | None = None) -> Site:
+        assert V is not None
+        problem = Problem(family, chunk.y, chunk.offset)
+        found = expect(problem, f, root(V, self.factorised), self.method.accuracy)
+        return Site(float(np.sum(found.value)), found.u, found.U)
+
+    def pull(self, family: Family, chunk: Chunk, f: Array, V: Marginals, expected: bool) -> tuple[Array, Array]:
+        problem = Problem(family, chunk.y, chunk.offset)
+        phi = expect_phi(problem, f, root(V, self.factorised), self.method.accuracy)
+        return np.zeros_like(f), phi.sum(axis=0)
+
+
+def sites_of(inference: Any, latent_dim: int) -> Sites:
     """The sites that belong to an inference method."""
     if isinstance(inference, Laplace):
         return LaplaceSites()
@@ -120,7 +153,10 @@ def sites_of(inference: Any) -> Sites:
         if inference.expansion is not None and not callable(inference.expansion):
             return TaylorSites(Taylor(np.asarray(inference.expansion, dtype=float), inference.c))
         return TaylorSites(inference)
+    if isinstance(inference, Variational):
+        # full blocks cost no more than factorised ones here: "auto" takes them
+        return VariationalSites(inference, latent_dim == 1 or inference.sites == "factorised")
     raise TypeError(
-        f"inducing points work with inference 'taylor' and 'laplace'; got {inference!r}. "
+        f"inducing points work with inference 'taylor', 'laplace' and 'variational'; got {inference!r}. "
         "Use one of those, or inducing=None for exact inference."
     )
