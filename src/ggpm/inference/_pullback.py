@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm._linalg import mirror
 from ggpm.curvature import Blocks, Curvature, Diagonal
 from ggpm.solvers import Solution
 from ggpm.solvers.block import BlockSolution
@@ -64,7 +65,7 @@ class DiagonalMap:
         self.K, self.z, self.mean = K, z, mean
         self.T, self.V = [], []
         for j, f in enumerate(solution.factors):
-            T = f.E() @ self._K(j)
+            T = mirror(f.E()) @ self._K(j)
             T *= -1.0
             T.flat[:: len(T) + 1] += 1.0
             V = self._K(j) @ T

@@ -28,9 +28,10 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas
 from scipy.sparse.linalg import LinearOperator, gmres
 
-from ggpm._linalg import NotPositiveDefinite
+from ggpm._linalg import NotPositiveDefinite, fortran, mirror
 from ggpm._quadrature import ACCURACIES
 from ggpm.curvature import Blocks, Curvature, Diagonal, Marginals
 from ggpm.inference._expectations import Expected, SiteMap, expect, expect_phi, expected_blocks, root
@@ -132,8 +133,7 @@ class Variational:
         cotangents = approximation.solution.precision()
         for j, G in enumerate(cotangents):
             columns = slice(j, j + 1) if len(cotangents) > 1 else slice(None)
-            G *= -0.5
-            G += z[:, columns] @ (0.5 * z[:, columns].T)
+            cotangents[j] = mirror(blas.dsyrk(0.5, fortran(z[:, columns]), beta=-0.5, c=G, lower=1, overwrite_c=1))
         phi = expect_phi(approximation.problem, approximation.mean, approximation.root, self.accuracy)
         return cotangents, phi.sum(axis=0)
 
