@@ -34,6 +34,8 @@ INTEGERS = ("int8", "int16", "int32", "int64")
 class LoadError(ValueError):
     """A file that `ggpm.load` does not accept; the message says why."""
 
+    __module__ = "ggpm"
+
 
 def require(condition: bool, what: str) -> None:
     """Raise `LoadError` unless the condition holds."""

@@ -178,7 +178,7 @@ def load(path: str | os.PathLike, *, families: Iterable[type[Family]] = (), kern
     ...     load(file.name)
     Traceback (most recent call last):
     ...
-    ggpm._packing.LoadError: not a model file: its header claims 8029109312199880558 bytes, the file has 18.
+    ggpm.LoadError: not a model file: its header claims 8029109312199880558 bytes, the file has 18.
     """
     known = known_classes(tuple(families), tuple(kernels))
     with open(path, "rb") as file:

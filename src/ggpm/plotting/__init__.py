@@ -1,0 +1,26 @@
+"""Pictures of fitted models, one call each (extra: ``pip install ggpm[plot]``).
+
+Every function takes a matplotlib ``ax`` (or makes one) and returns it, so that pictures can be combined and
+finished by hand. Functions over one input vary that feature and hold the others at their training means.
+"""
+
+from ggpm.plotting.angles import plot_angles, plot_polar
+from ggpm.plotting.checks import coverage_depth, hyperparameter_names, plot_calibration, plot_evidence, plot_pit
+from ggpm.plotting.classes import plot_class_map, plot_ordinal
+from ggpm.plotting.compositions import plot_ternary, plot_ternary_density
+from ggpm.plotting.numbers import plot_bands
+
+__all__ = [
+    "coverage_depth",
+    "hyperparameter_names",
+    "plot_angles",
+    "plot_bands",
+    "plot_calibration",
+    "plot_class_map",
+    "plot_evidence",
+    "plot_ordinal",
+    "plot_pit",
+    "plot_polar",
+    "plot_ternary",
+    "plot_ternary_density",
+]

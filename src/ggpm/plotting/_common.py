@@ -1,0 +1,101 @@
+"""What the pictures share: colours, axes, rows and names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm import _frames
+
+Array = NDArray[np.float64]
+
+# colours that people with any kind of colour vision can tell apart (Okabe and Ito 2008)
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#666666")
+MEAN, BAND, POINTS = "#0B4F8A", "#3B8BC9", "#222222"
+
+
+def axes_for(ax: Any, **settings: Any) -> Any:
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("plots need matplotlib. Try: pip install 'ggpm[plot]'") from None
+    projection = settings.pop("projection", None)
+    _, ax = plt.subplots(
+        subplot_kw={"projection": projection} if projection else None, layout="constrained", **settings
+    )
+    return ax
+
+
+def training_data(model: Any) -> tuple[Array, NDArray] | None:
+    """Rows and outputs that the model was fitted to, as the user knows them; None if it does not hold them."""
+    evidence = model._evidence
+    if not hasattr(evidence, "y"):
+        return None
+    family = model.family_
+    y = family.decode(evidence.y)
+    return evidence.X, (model.classes_[np.asarray(y).astype(int)] if hasattr(model, "classes_") else y)
+
+
+def points_of(model: Any, data: Any) -> tuple[Array, NDArray] | None:
+    """What to draw as points: the given rows, or the training rows; None for nothing."""
+    if data is False:
+        return None
+    if data is None:
+        return training_data(model)
+    X, y = data
+    return np.asarray(X, dtype=float).reshape(len(X), -1), np.asarray(y)
+
+
+def inputs_of(model: Any) -> Array:
+    posterior = model.posterior_
+    return posterior.X if hasattr(posterior, "X") else posterior.Z
+
+
+def feature_index(model: Any, feature: int | str) -> int:
+    names = list(getattr(model, "feature_names_in_", []))
+    if isinstance(feature, str):
+        if feature not in names:
+            raise ValueError(f"feature must be one of {', '.join(names) or 'the column numbers'}; got {feature!r}.")
+        return names.index(feature)
+    if not 0 <= feature < model.n_features_in_:
+        raise ValueError(f"feature must be a column number below {model.n_features_in_}; got {feature}.")
+    return feature
+
+
+def feature_name(model: Any, feature: int) -> str:
+    names = getattr(model, "feature_names_in_", None)
+    return str(names[feature]) if names is not None else ("x" if model.n_features_in_ == 1 else f"x{feature}")
+
+
+def target_name(model: Any, default: str) -> str:
+    names = model.target_names_
+    return names[0] if names and len(names) == 1 else default
+
+
+def named_rows(model: Any, X: Array) -> Any:
+    """Rows with the feature names that the model expects, if it has any."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        return X
+    return _frames.build("pandas", X, [str(n) for n in names])
+
+
+def line_of(model: Any, feature: int, n: int, limits: tuple[float, float] | None) -> tuple[Array, Any]:
+    """n values of one feature over its range, and the rows that have them."""
+    inputs = inputs_of(model)
+    low, high = limits if limits is not None else (inputs[:, feature].min(), inputs[:, feature].max())
+    grid = np.linspace(low, high, n)
+    X = np.repeat(inputs.mean(axis=0)[None], n, axis=0)
+    X[:, feature] = grid
+    return grid, named_rows(model, X)
+
+
+def check_kind(model: Any, condition: bool, what: str, instead: str) -> None:
+    if not condition:
+        raise ValueError(
+            f"this picture is for {what}; the model's family is {type(model.family_).__name__}. Try {instead}."
+        )

@@ -1,0 +1,149 @@
+"""Angles: a fan on a wrapped axis, and a polar picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ggpm.families.support import Circle
+from ggpm.plotting._common import (
+    BAND,
+    MEAN,
+    POINTS,
+    axes_for,
+    check_kind,
+    feature_index,
+    feature_name,
+    line_of,
+    points_of,
+    target_name,
+)
+
+
+def plot_angles(
+    model: Any,
+    feature: int | str = 0,
+    *,
+    levels: Sequence[float] = (0.5, 0.9),
+    data: Any = None,
+    limits: tuple[float, float] | None = None,
+    n: int = 200,
+    ax: Any = None,
+) -> Any:
+    """Angular regression as a fan: mean direction and credible arcs on an axis that wraps.
+
+    Parameters
+    ----------
+    model : fitted GGPRegressor with angles
+    feature : int or str
+        The input on the horizontal axis.
+    levels : probabilities of the arcs
+    data : (X, y), None or False
+        Points to draw: None means the training rows, False none.
+
+    Examples
+    --------
+    >>> import numpy as np, ggpm
+    >>> x = np.linspace(0, 3, 20)
+    >>> model = ggpm.GGPRegressor("von_mises", optimizer=None).fit(x[:, None], 2 * x)
+    >>> plot_angles(model, n=20).get_xlabel()
+    'x'
+    """
+    check_kind(model, isinstance(model.family_.support, Circle), "angles", "plot_bands")
+    ax = axes_for(ax, figsize=(7.2, 3.8))
+    feature = feature_index(model, feature)
+    low, period = model.family_.decode_start(), model.family_.period()
+    grid, X = line_of(model, feature, n, limits)
+    predictive = model.predict_dist(X)
+    for k, level in enumerate(sorted(levels, reverse=True)):
+        arc = predictive.interval(level)
+        start, width = arc[:, 0], np.mod(arc[:, 1] - arc[:, 0], period)
+        # follow the arc's middle without jumps, then draw the band once per turn that meets the axis
+        middle = np.unwrap(start + width / 2, period=period)
+        lower, upper = middle - width / 2, middle + width / 2
+        first, last = np.floor((lower.min() - low) / period), np.floor((upper.max() - low) / period)
+        for turn in np.arange(first, last + 1) * period:
+            label = f"{level:.0%} arc" if turn == first * period else None
+            ax.fill_between(grid, lower - turn, upper - turn, color=BAND, alpha=0.22 + 0.13 * k, lw=0, label=label)
+    mean = np.unwrap(predictive.mean(), period=period)
+    for turn in np.arange(np.floor((mean.min() - low) / period), np.floor((mean.max() - low) / period) + 1) * period:
+        ax.plot(grid, mean - turn, color=MEAN, lw=1.8)
+    points = points_of(model, data)
+    if points is not None:
+        ax.plot(points[0][:, feature], low + np.mod(points[1] - low, period), ".", color=POINTS, ms=4, alpha=0.7)
+    ax.set(xlim=(grid[0], grid[-1]), ylim=(low, low + period), xlabel=feature_name(model, feature))
+    ax.set_ylabel(target_name(model, "direction"))
+    _circle_ticks(ax.yaxis, model.family_)
+    ax.legend(loc="upper left", frameon=True, framealpha=0.85, edgecolor="none", fontsize="small")
+    return ax
+
+
+def _circle_ticks(axis: Any, family: Any) -> None:
+    low, period = family.decode_start(), family.period()
+    if family.units == "radians":
+        axis.set_ticks(low + period * np.arange(5) / 4, ["−π", "−π/2", "0", "π/2", "π"])
+    elif family.units == "degrees":
+        axis.set_ticks(np.arange(0, 361, 90), ["0° N", "90° E", "180° S", "270° W", "360° N"])
+    elif family.units == "hours":
+        axis.set_ticks(np.arange(0, 25, 6), ["0 h", "6 h", "12 h", "18 h", "24 h"])
+
+
+def plot_polar(
+    model: Any,
+    feature: int | str = 0,
+    *,
+    level: float = 0.9,
+    data: Any = None,
+    limits: tuple[float, float] | None = None,
+    n: int = 120,
+    ax: Any = None,
+) -> Any:
+    """The same as a polar picture: direction as direction, the input as distance from the centre.
+
+    ``ax``, if given, must be a polar one. Degrees are drawn as a compass: north up, clockwise.
+
+    Examples
+    --------
+    >>> import numpy as np, ggpm
+    >>> x = np.linspace(0, 3, 20)
+    >>> model = ggpm.GGPRegressor("von_mises", optimizer=None).fit(x[:, None], 2 * x)
+    >>> plot_polar(model, n=20).name
+    'polar'
+    """
+    check_kind(model, isinstance(model.family_.support, Circle), "angles", "plot_bands")
+    ax = axes_for(ax, figsize=(5, 5), projection="polar")
+    if ax.name != "polar":
+        raise ValueError("plot_polar needs a polar ax: plt.subplots(subplot_kw={'projection': 'polar'}).")
+    feature = feature_index(model, feature)
+    family = model.family_
+    grid, X = line_of(model, feature, n, limits)
+    predictive = model.predict_dist(X)
+    arc, period = family.radians(predictive.interval(level)), 2 * np.pi
+    width = np.mod(arc[:, 1] - arc[:, 0], period)
+    middle = np.unwrap(arc[:, 0] + width / 2)
+    # the band between two radii is a patch; its edges are spirals
+    theta = np.concatenate([middle - width / 2, (middle + width / 2)[::-1]])
+    ax.fill(theta, np.concatenate([grid, grid[::-1]]), color=BAND, alpha=0.3, lw=0)
+    ax.plot(family.radians(np.unwrap(predictive.mean(), period=family.period())), grid, color=MEAN, lw=1.8)
+    points = points_of(model, data)
+    if points is not None:
+        ax.plot(family.radians(points[1]), points[0][:, feature], ".", color=POINTS, ms=4, alpha=0.7)
+    if family.units in ("degrees", "hours"):
+        ax.set_theta_zero_location("N")
+        ax.set_theta_direction(-1)
+    if family.units == "degrees":
+        ax.set_xticks(np.arange(8) * np.pi / 4, ["N", "NE", "E", "SE", "S", "SW", "W", "NW"])
+    elif family.units == "hours":
+        ax.set_xticks(np.arange(8) * np.pi / 4, [f"{h} h" for h in range(0, 24, 3)])
+    span = grid[-1] - grid[0]
+    ax.set_rlim(grid[0] - 0.25 * span, grid[-1])  # a hole in the middle: early values are not squeezed to a point
+    ax.set_rticks([v for v in ax.get_yticks() if grid[0] <= v <= grid[-1]][:5])
+    ax.set_rlabel_position(22)
+    ax.tick_params(axis="y", labelsize="small", labelcolor="0.35")
+    ax.set_title(
+        f"{target_name(model, 'direction')} by {feature_name(model, feature)} (radius), {level:.0%} arc",
+        fontsize="medium",
+    )
+    return ax

@@ -1,0 +1,196 @@
+"""Is the model right? Evidence surface, calibration, probability integral transforms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ggpm.families.support import Circle, Simplex
+from ggpm.plotting._common import BAND, COLOURS, MEAN, Array, axes_for
+from ggpm.regions import log_density
+
+
+def plot_evidence(
+    model: Any, first: int = 0, second: int = 1, *, width: float = 2.0, n: int = 21, ax: Any = None
+) -> Any:
+    """Log evidence over two entries of ``theta_``, the others held: a map with contours that are e-folds apart.
+
+    Parameters
+    ----------
+    first, second : int
+        Which entries of ``theta_`` (natural logarithms; the kernels' first, then the family's).
+    width : float
+        How far to go to either side, in log units.
+
+    Examples
+    --------
+    >>> import numpy as np, ggpm
+    >>> x = np.arange(12.0)
+    >>> model = ggpm.GGPRegressor("poisson", optimizer=None).fit(x[:, None], x)
+    >>> plot_evidence(model, n=4).get_title()
+    'log evidence below its maximum'
+    """
+    p = len(model.theta_)
+    if not (0 <= first < p and 0 <= second < p and first != second):
+        raise ValueError(
+            f"first and second must be two different entries of theta_, which has {p}; got {first}, {second}."
+        )
+    ax = axes_for(ax, figsize=(5.6, 4.6))
+    offsets = np.linspace(-width, width, n)
+    surface = np.full((n, n), np.nan)
+    for a, da in enumerate(offsets):
+        for b, db in enumerate(offsets):
+            theta = model.theta_.copy()
+            theta[first] += da
+            theta[second] += db
+            try:
+                surface[b, a] = model.log_marginal_likelihood(theta)
+            except np.linalg.LinAlgError:  # no posterior there: left blank
+                continue
+    x, y = np.exp(model.theta_[first] + offsets), np.exp(model.theta_[second] + offsets)
+    drop = np.nanmax(surface) - surface
+    # up to where the evidence is negligible; finer near the top
+    levels = np.concatenate([[0, 0.5, 1, 2, 3, 5], [10, 20, 50, 100, 1000, np.inf]])
+    shown = levels[: max(4, np.searchsorted(levels, np.nanmax(drop)) + 1)]
+    shown = shown[np.isfinite(shown)]
+    ax.set_facecolor("0.92")
+    import matplotlib
+
+    filled = ax.contourf(
+        x,
+        y,
+        drop,
+        levels=shown,
+        extend="max",
+        cmap="viridis_r",
+        norm=matplotlib.colors.BoundaryNorm(shown, 256, extend="max"),
+    )
+    ax.contour(x, y, drop, levels=shown[1:], colors="white", linewidths=0.6)
+    ax.plot(np.exp(model.theta_[first]), np.exp(model.theta_[second]), "*", color="white", mec="black", ms=13)
+    names = hyperparameter_names(model)
+    ax.set(xscale="log", yscale="log", xlabel=names[first], ylabel=names[second])
+    ax.set_title("log evidence below its maximum", fontsize="medium")
+    ax.figure.colorbar(filled, ax=ax, ticks=shown)
+    return ax
+
+
+def hyperparameter_names(model: Any) -> list[str]:
+    """Names of the entries of ``theta_``.
+
+    >>> import numpy as np, ggpm
+    >>> x = np.arange(6.0)
+    >>> hyperparameter_names(ggpm.GGPRegressor("gamma", optimizer=None).fit(x[:, None], x + 1))
+    ['k1__k1__constant_value', 'k1__k2__length_scale', 'k2__constant_value', 'gamma: phi']
+    """
+    kernels = model.posterior_.kernels
+    names: list[str] = []
+    for k, kernel in enumerate(kernels):
+        prefix = f"kernel {k}: " if len(kernels) > 1 else ""
+        for h in kernel.hyperparameters:
+            if not h.fixed:
+                own = f"{prefix}{h.name}"
+                names += [own] if h.n_elements == 1 else [f"{own}[{i}]" for i in range(h.n_elements)]
+    left = len(model.theta_) - len(names)
+    family = type(model.family_).__name__.lower()
+    return names + ([f"{family}: phi"] if left == 1 else [f"{family}: phi[{i}]" for i in range(left)])
+
+
+# ---- is it right? ------------------------------------------------------------------------------------------------
+def plot_calibration(model: Any, X: Any, y: Any, *, bins: int = 10, ax: Any = None) -> Any:
+    """Promised against observed frequencies on data that were not fitted; on the diagonal if the model is right.
+
+    For classifiers a reliability diagram of all class probabilities; else the share of y within credible regions of
+    every level (arcs, central intervals, highest-density regions of compositions). The grey band is where 95 % of
+    the points would be by chance.
+
+    Examples
+    --------
+    >>> import numpy as np, ggpm
+    >>> x = np.arange(12.0)
+    >>> model = ggpm.GGPRegressor("poisson", optimizer=None).fit(x[:, None], x)
+    >>> plot_calibration(model, x[:, None], x).get_xlabel()
+    'promised coverage'
+    """
+    ax = axes_for(ax, figsize=(4.6, 4.4))
+    grid = np.linspace(0, 1, 101)
+    if hasattr(model, "classes_"):
+        p = model.predict_dist(X).probabilities()
+        hit = np.asarray(y)[:, None] == model.classes_
+        p, hit = p.ravel(), hit.ravel()
+        which = np.clip((p * bins).astype(int), 0, bins - 1)
+        used = [k for k in range(bins) if np.any(which == k)]
+        promised = np.array([p[which == k].mean() for k in used])
+        observed = np.array([hit[which == k].mean() for k in used])
+        count = np.array([np.sum(which == k) for k in used])
+        error = 1.96 * np.sqrt(np.maximum(promised * (1 - promised), 1e-12) / count)
+        ax.fill_between(promised, np.clip(promised - error, 0, 1), np.clip(promised + error, 0, 1), color="0.88", lw=0)
+        ax.plot(promised, observed, "o-", color=MEAN, ms=5)
+        labels = "promised probability", "observed frequency"
+    else:
+        depth = coverage_depth(model, X, y)
+        error = 1.96 * np.sqrt(grid * (1 - grid) / len(depth))
+        ax.fill_between(grid, np.clip(grid - error, 0, 1), np.clip(grid + error, 0, 1), color="0.88", lw=0)
+        ax.plot(grid, np.mean(depth[:, None] <= grid, axis=0), color=MEAN, lw=1.8)
+        labels = "promised coverage", "observed coverage"
+    ax.plot([0, 1], [0, 1], color="0.35", lw=0.9, ls="--")
+    ax.set(xlim=(0, 1), ylim=(0, 1), xlabel=labels[0], ylabel=labels[1], aspect="equal")
+    return ax
+
+
+def coverage_depth(model: Any, X: Any, y: Any) -> Array:
+    """The level of the smallest credible region that contains each y, (m,); uniform if the model is right.
+
+    Examples
+    --------
+    >>> import numpy as np, ggpm
+    >>> x = np.arange(12.0)
+    >>> model = ggpm.GGPRegressor("gamma", optimizer=None).fit(x[:, None], x + 1)
+    >>> bool(np.all(coverage_depth(model, x[:, None], x + 1) < 1))
+    True
+    """
+    predictive = model.predict_dist(X)
+    if hasattr(model.family_, "cdf") or isinstance(model.family_.support, Circle):
+        values = predictive.pit(model._codes(y)) if not isinstance(model.family_.support, Simplex) else None
+        if values is not None and (values.ndim == 1 or values.shape[1] == 1):
+            return np.abs(2.0 * values.reshape(len(values), -1)[:, 0] - 1.0)
+    # no order: the share of draws that are more probable than y
+    encoded = model.family_.encode(model._codes(y))
+    draws = np.stack([model.family_.encode(d) for d in predictive.sample(500, 0)])
+    return np.mean(log_density(predictive, draws) > log_density(predictive, encoded[None]), axis=0)
+
+
+def plot_pit(model: Any, X: Any, y: Any, *, bins: int = 10, ax: Any = None) -> Any:
+    """Histogram of probability integral transforms: flat if the model is right.
+
+    A valley means intervals that are too narrow, a hill too wide, a slope a bias. Grey: 95 % by chance.
+
+    Examples
+    --------
+    >>> import numpy as np, ggpm
+    >>> x = np.arange(12.0)
+    >>> model = ggpm.GGPRegressor("poisson", optimizer=None).fit(x[:, None], x)
+    >>> plot_pit(model, x[:, None], x).get_xlabel()
+    'probability integral transform'
+    """
+    ax = axes_for(ax, figsize=(5.4, 3.4))
+    values = model.predict_dist(X).pit(model._codes(y))
+    many = values.ndim == 2 and values.shape[1] > 1
+    m = len(values)
+    edges = np.linspace(0, 1, bins + 1)
+    from scipy.special import bdtrik
+
+    low, high = bdtrik([0.025, 0.975], m, 1 / bins) * bins / m
+    ax.axhspan(low, high, color="0.9", lw=0)
+    ax.axhline(1.0, color="0.35", lw=0.9, ls="--")
+    if many:
+        names = model.target_names_ or [f"y{j}" for j in range(values.shape[1])]
+        for j, name in enumerate(names):
+            ax.hist(
+                values[:, j], edges, density=True, histtype="step", color=COLOURS[j % len(COLOURS)], lw=1.6, label=name
+            )
+        ax.legend(frameon=False, fontsize="small")
+    else:
+        ax.hist(values.ravel(), edges, density=True, color=BAND, alpha=0.75, ec="white", lw=0.8, zorder=1)
+    ax.set(xlim=(0, 1), xlabel="probability integral transform", ylabel="density")
+    return ax

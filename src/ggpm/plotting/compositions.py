@@ -1,0 +1,140 @@
+"""Compositions of three parts on a triangle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ggpm.families.support import Simplex
+from ggpm.plotting import _ternary
+from ggpm.plotting._common import (
+    MEAN,
+    POINTS,
+    Array,
+    axes_for,
+    check_kind,
+    feature_index,
+    feature_name,
+    line_of,
+    points_of,
+)
+from ggpm.regions import log_density
+
+
+def plot_ternary(
+    model: Any,
+    feature: int | str = 0,
+    *,
+    data: Any = None,
+    limits: tuple[float, float] | None = None,
+    n: int = 100,
+    level: float = 0.9,
+    regions: int = 3,
+    ax: Any = None,
+) -> Any:
+    """Compositions of three parts on a triangle: observations and the path of the mean, coloured by the input.
+
+    At ``regions`` places along the path the highest-density region of the level is drawn: where the next observation
+    is expected. ``regions=0`` draws none.
+
+    Examples
+    --------
+    >>> import numpy as np, ggpm
+    >>> x = np.linspace(0, 1, 12)
+    >>> y = np.stack([0.2 + 0.4 * x, 0.5 - 0.3 * x, 0.3 - 0.1 * x], axis=1)
+    >>> model = ggpm.GGPRegressor("dirichlet", optimizer=None).fit(x[:, None], y)
+    >>> plot_ternary(model, n=20, regions=0).get_aspect()
+    1.0
+    """
+    _check_three(model)
+    ax = axes_for(ax, figsize=(6, 5))
+    feature = feature_index(model, feature)
+    grid, X = line_of(model, feature, n, limits)
+    predictive = model.predict_dist(X)
+    _ternary.frame(ax, _parts(model))
+    points = points_of(model, data)
+    scale = {"cmap": "viridis", "vmin": grid[0], "vmax": grid[-1]}
+    if points is not None:
+        xy = _ternary.project(_ternary.closed(points[1]))
+        ax.scatter(*xy.T, c=points[0][:, feature], s=14, alpha=0.75, lw=0, zorder=3, **scale)
+    from matplotlib.collections import LineCollection
+
+    path = _ternary.project(predictive.mean())
+    segments = list(np.stack([path[:-1], path[1:]], axis=1))
+    ax.add_collection(LineCollection(segments, color="white", lw=5.5, zorder=4, capstyle="round"))
+    line = LineCollection(segments, cmap="viridis", lw=3.2, zorder=5, capstyle="round")
+    line.set_array(grid[:-1])
+    line.set_clim(grid[0], grid[-1])
+    ax.add_collection(line)
+    for i in np.linspace(0, n - 1, regions).round().astype(int):
+        colour = line.cmap(line.norm(grid[i]))
+        _region(ax, predictive, i, level, colours=[colour], linewidths=1.6, zorder=4)
+    ax.figure.colorbar(line, ax=ax, shrink=0.7, label=feature_name(model, feature))
+    if regions:
+        ax.set_title(f"mean composition and {level:.0%} regions", fontsize="medium")
+    return ax
+
+
+def plot_ternary_density(
+    model: Any, X: Any, *, row: int = 0, levels: Sequence[float] = (0.5, 0.9), data: Any = False, ax: Any = None
+) -> Any:
+    """Where a composition of three parts is to be expected at one row of X: density and highest-density regions.
+
+    Examples
+    --------
+    >>> import numpy as np, ggpm
+    >>> x = np.linspace(0, 1, 12)
+    >>> y = np.stack([0.2 + 0.4 * x, 0.5 - 0.3 * x, 0.3 - 0.1 * x], axis=1)
+    >>> model = ggpm.GGPRegressor("dirichlet", optimizer=None).fit(x[:, None], y)
+    >>> plot_ternary_density(model, [[0.5]]).get_aspect()
+    1.0
+    """
+    _check_three(model)
+    ax = axes_for(ax, figsize=(5.4, 4.8))
+    predictive = model.predict_dist(X)
+    values = _region(ax, predictive, row, None)
+    top = values.max()
+    tri = _ternary.mesh()[1]
+    filled = np.exp(values - top)
+    ax.tricontourf(tri, filled, levels=np.linspace(0.02, 1.0, 15), cmap="Blues", zorder=1)
+    for level, style in zip(sorted(levels), ("-", "--", ":", "-.")):
+        _region(ax, predictive, row, level, colours=[MEAN], linestyles=[style], linewidths=1.4, zorder=3)
+        ax.plot([], [], style, color=MEAN, label=f"{level:.0%}")
+    mean = _ternary.project(predictive.mean()[row][None])[0]
+    ax.plot(*mean, "o", color="white", mec=MEAN, ms=7, mew=1.6, zorder=5, label="mean")
+    points = points_of(model, data)
+    if points is not None:
+        ax.plot(*_ternary.project(_ternary.closed(points[1])).T, ".", color=POINTS, ms=3, alpha=0.4, zorder=2)
+    _ternary.frame(ax, _parts(model))
+    ax.legend(loc="upper left", frameon=False, fontsize="small", title="highest density", title_fontsize="small")
+    return ax
+
+
+def _check_three(model: Any) -> None:
+    check_kind(model, isinstance(model.family_.support, Simplex), "compositions", "plot_bands")
+    if model.family_.latent_dim != 3:
+        raise ValueError(f"a triangle shows 3 parts; this model has {model.family_.latent_dim}. Try plot_bands.")
+
+
+def _parts(model: Any) -> list[str]:
+    return model.target_names_ or ["part 0", "part 1", "part 2"]
+
+
+def _region(ax: Any, predictive: Any, row: int, level: float | None, **style: Any) -> Array:
+    """Log density of one row on the triangle's mesh; with a level, its highest-density region is drawn."""
+    from ggpm.predictive import Predictive
+
+    one = Predictive(predictive.family, predictive.latent_mean[row : row + 1], predictive.latent_cov[row : row + 1])
+    inner, tri = _ternary.mesh()
+    values = log_density(one, inner[:, None, :])[:, 0]
+    if level is not None:
+        # the mesh points have equal weights: the threshold is where the heaviest of them reach the level
+        weight = np.exp(values - values.max())
+        order = np.argsort(-values)
+        share = np.cumsum(weight[order]) / weight.sum()
+        threshold = values[order[min(int(np.searchsorted(share, level)), len(order) - 1)]]
+        style["colors"] = style.pop("colours")
+        ax.tricontour(tri, values, levels=[threshold], **style)
+    return values
