@@ -27,7 +27,7 @@ EXPERIMENTS = ("triangle", "simplex", "labels", "annotation")
     help="annotation: a feature table (.csv), or a folder of images with labels.csv. See docs/paper.md.",
 )  # fmt: skip
 @click.option(
-    "--features", type=click.Choice(["hsv", "luv"]), default="luv", show_default=True,
+    "--features", type=click.Choice(["hsv", "luv"]), default="hsv", show_default=True,
     help="annotation: which colour histogram.",
 )  # fmt: skip
 @click.option("--quiet", is_flag=True, help="No progress bar.")
