@@ -162,6 +162,7 @@ _NODES, _WEIGHTS = _NODES[16:], _WEIGHTS[16:]  # symmetric: the positive half
 # The far edge of an interval [a, b] has no effect in double precision once (b^2 - a^2)/2 is above this; up to
 # there 32 Gauss-Legendre nodes integrate the density to rounding.
 _FAR_EDGE = 50.0
+_NODES_TOGETHER = 4096  # up to this many intervals all nodes are done at once: fewer calls, more memory
 # Beyond this many sd the cumulants of a one-sided tail are taken from the continued fraction of N(x)/Q(x); 60
 # terms are more than it needs there.
 _TAIL = 4.0
@@ -171,16 +172,18 @@ _TAIL_TERMS = 60
 def _one_sided(x: Array) -> tuple[Array, ...]:
     """For s > x: log P, mean, 1 - Var, third cumulant, mean - x, (mean - x)^2 - Var, Var."""
     far = x >= _TAIL
-    z = np.where(far, x, _TAIL)
-    # N(x)/Q(x) = x + 1/(x + 2/(x + 3/(x + ...))); delta, eps, zeta are its tails, numerators 1
-    t = np.zeros_like(z)
-    for k in range(_TAIL_TERMS, 3, -1):
-        t = k / (z + t)
-    zeta = 1.0 / (z + t)
-    eps = 1.0 / (z + 3.0 * zeta)
-    delta = 1.0 / (z + 2.0 * eps)
-    gap = 2.0 * delta**2 * eps * (3.0 * zeta - 2.0 * eps)
-    var = delta * (2.0 * eps - delta)
+    delta, gap_far, var_far = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
+    if far.any():
+        # N(x)/Q(x) = x + 1/(x + 2/(x + 3/(x + ...))); delta, eps, zeta are its tails, numerators 1
+        z = x[far]
+        t = np.zeros_like(z)
+        for k in range(_TAIL_TERMS, 3, -1):
+            t = k / (z + t)
+        zeta = 1.0 / (z + t)
+        eps = 1.0 / (z + 3.0 * zeta)
+        d = delta[far] = 1.0 / (z + 2.0 * eps)
+        gap_far[far] = 2.0 * d**2 * eps * (3.0 * zeta - 2.0 * eps)
+        var_far[far] = d * (2.0 * eps - d)
 
     y = np.where(far, _TAIL, x)
     pos, neg = np.maximum(y, 0.0), np.minimum(y, 0.0)
@@ -189,10 +192,10 @@ def _one_sided(x: Array) -> tuple[Array, ...]:
         np.sqrt(2 / np.pi) / erfcx(pos / np.sqrt(2)),
         np.exp(-0.5 * neg**2 - HALF_LOG_2PI) / ndtr(-neg),
     )
-    mean, d = np.where(far, z + delta, ratio), np.where(far, delta, ratio - y)
+    mean, d = np.where(far, x + delta, ratio), np.where(far, delta, ratio - y)
     shrinkage = mean * d
-    var = np.where(far, var, 1.0 - shrinkage)
-    gap = np.where(far, gap, d**2 - var)
+    var = np.where(far, var_far, 1.0 - shrinkage)
+    gap = np.where(far, gap_far, d**2 - var)
     return log_ndtr(-x), mean, shrinkage, mean * gap, d, gap, var
 
 
@@ -201,16 +204,21 @@ def _narrow(c: Array, h: Array) -> tuple[Array, ...]:
 
     An edge is described as `TruncatedNormal.upper` is, with the distance to the mean for hi - E[s].
     """
-    sym = [np.zeros_like(c) for _ in range(4)]  # moments about the middle: exact where the density is flat
-    edge = [np.zeros_like(c) for _ in range(4)]  # moments about c - h: exact where it falls steeply
-    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+    # moments about the middle are exact where the density is flat, those about c - h where it falls steeply
+    sym, edge = np.zeros((4, c.size)), np.zeros((4, c.size))
+    together = len(_NODES) if c.size <= _NODES_TOGETHER else 1
+    for start in range(0, len(_NODES), together):
+        node, weight = (v[start : start + together, None] for v in (_NODES, _WEIGHTS))
         t = h * node
         g = weight * np.exp(-0.5 * t * t)
         down, up = g * np.exp(-c * t), g * np.exp(c * t)
-        odd = -2.0 * g * np.sinh(c * t)
+        odd, even = -2.0 * g * np.sinh(c * t), down + up
+        below, above = h + t, h - t
         for j in range(4):
-            sym[j] += t**j * (odd if j % 2 else down + up)
-            edge[j] += (h + t) ** j * down + (h - t) ** j * up
+            sym[j] += (odd if j % 2 else even).sum(axis=0)
+            edge[j] += (down + up).sum(axis=0)
+            odd, even = odd * t, even * t
+            down, up = down * below, up * above
     m0 = sym[0]
     m1, m2, m3 = (m / m0 for m in sym[1:])
     e1, e2, e3 = (e / m0 for e in edge[1:])

@@ -109,6 +109,10 @@ class Family(BaseEstimator):
     def U(self, eta: Array, y: Array, expected: bool = False) -> Curvature:
         """Negative Hessian of `log_prob` in eta, or its expectation over y, which is never indefinite."""
 
+    def u_and_U(self, eta: Array, y: Array) -> tuple[Array, Curvature]:
+        """`u` and the observed `U` together, for families that compute them from the same numbers."""
+        return self.u(eta, y), self.U(eta, y)
+
     @abstractmethod
     def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
         """Derivatives of sum_i <V_i, U_i> in eta, (n, D), and in phi, (p,)."""
@@ -121,6 +125,10 @@ class Family(BaseEstimator):
     def u_phi(self, eta: Array, y: Array) -> Array:
         """Derivative of `u` in phi, (..., D, p)."""
         return np.zeros((*eta.shape, self.log_hyper.size))
+
+    def phi_slopes(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        """`log_prob_phi` and `u_phi` together."""
+        return self.log_prob_phi(eta, y), self.u_phi(eta, y)
 
     # ---- Taylor ------------------------------------------------------------------------------------------------
     @abstractmethod
@@ -211,13 +219,17 @@ class ScalarFamily(Family):
         l1, _, _ = self.derivatives(self._link(e), y)
         return (l1 * self._link.derivatives(e)[0])[..., None]
 
-    def U(self, eta: Array, y: Array, expected: bool = False) -> Diagonal:
+    def u_and_U(self, eta: Array, y: Array) -> tuple[Array, Diagonal]:
         e = eta[..., 0]
-        xi, (g1, g2, _) = self._link(e), self._link.derivatives(e)
-        if expected:
-            return Diagonal((self.information(xi, y)[0] * g1**2)[..., None])
-        l1, l2, _ = self.derivatives(xi, y)
-        return Diagonal(-(l2 * g1**2 + l1 * g2)[..., None])
+        (l1, l2, _), (g1, g2, _) = self.derivatives(self._link(e), y), self._link.derivatives(e)
+        return (l1 * g1)[..., None], Diagonal(-(l2 * g1**2 + l1 * g2)[..., None])
+
+    def U(self, eta: Array, y: Array, expected: bool = False) -> Diagonal:
+        if not expected:
+            return self.u_and_U(eta, y)[1]
+        e = eta[..., 0]
+        g1, _, _ = self._link.derivatives(e)
+        return Diagonal((self.information(self._link(e), y)[0] * g1**2)[..., None])
 
     def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
         e, v = eta[..., 0], V.diag[..., 0]
@@ -237,6 +249,9 @@ class ScalarFamily(Family):
         return self.phi_derivatives(self._link(eta[..., 0]), y)[0]
 
     def u_phi(self, eta: Array, y: Array) -> Array:
+        return self.phi_slopes(eta, y)[1]
+
+    def phi_slopes(self, eta: Array, y: Array) -> tuple[Array, Array]:
         e = eta[..., 0]
-        l1_phi = self.phi_derivatives(self._link(e), y)[1]
-        return (l1_phi * self._link.derivatives(e)[0][..., None])[..., None, :]
+        l_phi, l1_phi, _ = self.phi_derivatives(self._link(e), y)
+        return l_phi, (l1_phi * self._link.derivatives(e)[0][..., None])[..., None, :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import log_expit
 
 from ggpm.families.base import Array
 from ggpm.families.binomial import Binomial
@@ -36,6 +37,9 @@ class Bernoulli(Binomial):
 
     def _counts(self, y: Array) -> tuple[Array, Array]:
         return y, 1.0 - y
+
+    def log_prob_xi(self, xi: Array, y: Array) -> Array:
+        return log_expit((2.0 * y - 1.0) * xi)
 
     def expansion(self, y: Array) -> Array:
         return np.zeros((*y.shape, 1))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betainc, expit, log_expit, polygamma
+from scipy.special import betainc, expit, log_expit
 
+from ggpm._special import tetragamma, trigamma
 from ggpm.families._stable import HALF_LOG_2PI, bernoulli_kl, log_minus_digamma1p, stirling_error
 from ggpm.families.base import Array, Bounds, ScalarFamily
 from ggpm.families.support import UnitInterval
@@ -60,7 +61,7 @@ class Beta(ScalarFamily):
         """mu, v = mu (1-mu), 1 - 2 mu, and the polygammas psi', psi'' at 1 + a and 1 + b."""
         mu, nu = expit(xi), expit(-xi)
         a, b = 1.0 + self.phi * mu, 1.0 + self.phi * nu
-        return mu, mu * nu, nu - mu, polygamma(1, a), polygamma(1, b), polygamma(2, a), polygamma(2, b)
+        return mu, mu * nu, nu - mu, trigamma(a), trigamma(b), tetragamma(a), tetragamma(b)
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
         phi = np.asarray(self.phi, dtype=float)

@@ -7,12 +7,14 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, digamma, polygamma
+from scipy.special import betainc, digamma
 
 from ggpm._special import (
     digamma_increment,
     information_gap,
     sum_of_others,
+    tetragamma,
+    trigamma,
 )
 from ggpm.curvature import NU2_MAX, Marginals, RankOne
 from ggpm.families._stable import excess_log, stirling_error
@@ -193,14 +195,14 @@ class Dirichlet(Family):
         t = self._terms(eta)
         S2psi1 = _square_trigamma(t.S)
         omega = t.J / t.S[..., None]
-        trigamma = t.J**2 * polygamma(1, t.shift)
-        information = trigamma + np.where(t.small, t.g1**2, 0.0)  # J^2 psi1(alpha)
+        J2psi1 = t.J**2 * trigamma(t.shift)
+        information = J2psi1 + np.where(t.small, t.g1**2, 0.0)  # J^2 psi1(alpha)
         strength = S2psi1[..., None] * omega**2
         gap = information_gap(t.alpha)
         if expected:
             return RankOne(information, omega, S2psi1, nu=np.sqrt(strength / information), gap=gap)
         full, split = self._score(t, y)
-        gamma = trigamma - np.where(t.small, t.g2, 0.0) - t.J2 * split
+        gamma = J2psi1 - np.where(t.small, t.g2, 0.0) - t.J2 * split
         if np.any(gamma <= strength / NU2_MAX):  # negative, or next to it: no square roots
             return RankOne(gamma, omega, S2psi1)
         # 1 - sum_j strength_j/gamma_j from that of the expected curvature, where gamma = information - J2 B
@@ -218,8 +220,8 @@ class Dirichlet(Family):
         S = np.minimum(t.S, 1.0)[..., None]
         alpha = np.minimum(t.alpha, 1.0)
         smooth = np.log(y) - digamma(1.0 + alpha) + digamma(1.0 + S)
-        inner = t.J**2 * polygamma(1, 1.0 + alpha) - t.g2 * (t.others / S) - t.J2 * smooth
-        inner = inner - t.J * (t.J / alpha) * S * polygamma(1, 1.0 + S)
+        inner = t.J**2 * trigamma(1.0 + alpha) - t.g2 * (t.others / S) - t.J2 * smooth
+        inner = inner - t.J * (t.J / alpha) * S * trigamma(1.0 + S)
         return np.sum(alpha / S * (inner / gamma), axis=-1)
 
     def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
@@ -230,7 +232,7 @@ class Dirichlet(Family):
         omega, bent = t.J / S, t.J2 / S
         V_omega = V.dot(omega)
         quad = np.sum(omega * V_omega, axis=-1, keepdims=True)
-        psi1, psi2 = polygamma(1, t.shift), polygamma(2, t.shift)
+        psi1, psi2 = trigamma(t.shift), tetragamma(t.shift)
         if expected:
             own = t.J * (2.0 * t.J2 * psi1 + t.J**2 * psi2) + np.where(t.small, 2.0 * t.g1 * t.g2, 0.0)
             shared = S3psi2 * quad
@@ -285,11 +287,11 @@ def _square_trigamma(x: Array) -> Array:
     """``x^2 psi1(x)``."""
     low = np.minimum(x, 1.0)
     high = np.maximum(x, 1.0)
-    return np.where(x < 1.0, 1.0 + low**2 * polygamma(1, 1.0 + low), high**2 * polygamma(1, high))
+    return np.where(x < 1.0, 1.0 + low**2 * trigamma(1.0 + low), high**2 * trigamma(high))
 
 
 def _cube_tetragamma(x: Array) -> Array:
     """``x^3 psi2(x)``."""
     low = np.minimum(x, 1.0)
     high = np.maximum(x, 1.0)
-    return np.where(x < 1.0, -2.0 + low**3 * polygamma(2, 1.0 + low), high**3 * polygamma(2, high))
+    return np.where(x < 1.0, -2.0 + low**3 * tetragamma(1.0 + low), high**3 * tetragamma(high))

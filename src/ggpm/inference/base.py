@@ -93,8 +93,8 @@ class Approximation:
         if self.expected_rows.any():
             # u moves by the observed curvature, the site by the expected one
             s += self.U.dot(r) - p.family.U(eta, p.y).dot(r)
-        u_phi = p.family.u_phi(eta, p.y)
-        grad_phi = p.family.log_prob_phi(eta, p.y).sum(axis=0) - 0.5 * d_phi + np.einsum("nj,njp->p", r, u_phi)
+        log_prob_phi, u_phi = p.family.phi_slopes(eta, p.y)
+        grad_phi = log_prob_phi.sum(axis=0) - 0.5 * d_phi + np.einsum("nj,njp->p", r, u_phi)
         # dL/dK_j = (z z^T - [(K+W)^-1]_jj + q z^T + z q^T)/2 = ((z+q)(z+q)^T - q q^T - [(K+W)^-1]_jj)/2
         if moves_with_mode:
             q = self.solution.solve(s)
@@ -118,8 +118,7 @@ class Approximation:
 def expand(problem: Problem, K: Sequence[Array], point: Array, coupled: bool = True) -> Approximation:
     """Expand the log-likelihood at ``point``; rows with indefinite curvature use the expected one."""
     eta = point + problem.offset
-    u = problem.family.u(eta, problem.y)
-    U = problem.family.U(eta, problem.y)
+    u, U = problem.family.u_and_U(eta, problem.y)
     definite = U.semidefinite()
     if not definite.all():
         U = U.select(definite, problem.family.U(eta, problem.y, expected=True))

@@ -66,8 +66,7 @@ class Laplace:
         site: _Site | None = None
         for iteration in range(self.max_iter + 1):
             eta = f + problem.offset
-            u = problem.family.u(eta, problem.y)
-            U = problem.family.U(eta, problem.y)
+            u, U = problem.family.u_and_U(eta, problem.y)
             if site is None or site.expected.any() or not _equal(U, site.U):
                 site = None  # gives its memory back before the next one is built
                 site = _factorise(problem, K, eta, U)
