@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names, check_consistent_length, validate_data
 
-from ggpm import _frames
+from ggpm import _frames, priors
 from ggpm._optimize import Optimum, maximise, warn_unconverged
-from ggpm.kernels import resolve_kernel
+from ggpm.kernels import median_distance, resolve_kernel
 from ggpm.sparse.data import Preparation, joined, survey, take
 from ggpm.sparse.inducing import settings_of
 from ggpm.sparse.objective import SparseEvidence
@@ -40,7 +40,6 @@ def fit_sparse(estimator: Any, X: Any, y: Any, offset: Any) -> None:
         )
     settings = settings_of(estimator.inducing)
     inference = estimator._resolve_inference()
-    estimator.target_names_, estimator._target_kind = _frames.names_of(y), _frames.kind_of(y)
     raw = _source(estimator, X, y, offset, settings.chunk_rows)
     Z = settings.given(raw.n_features)
     if Z is None and int(settings.points) > raw.n_rows:  # type: ignore[arg-type]
@@ -57,9 +56,12 @@ def fit_sparse(estimator: Any, X: Any, y: Any, offset: Any) -> None:
     if Z is None:
         Z = settings.choose(sample.X, kernels, int(rng.integers(2**31 - 1)))
     evidence = SparseEvidence(family, kernels, rows, Z, inference, settings.jitter)
+    names = priors.names_of(kernels, family)
+    length = median_distance(sample.X) if estimator.kernel is None else 1.0
+    prior = priors.resolve(estimator.priors, names, estimator.kernel is None, family, length)
     n_iter, converged = 0, True
     if estimator.optimizer is not None:
-        evidence, found = _learn(estimator, settings, evidence, sample, rng)
+        evidence, found = _learn(estimator, settings, evidence, prior, sample, rng)
         n_iter, converged = sum(o.n_iter for o in found), all(o.converged for o in found)
         if not converged:
             warn_unconverged(
@@ -150,7 +152,12 @@ def _resolve(estimator: Any, raw: Rows, y: Any, indices: NDArray[np.int64]) -> t
 
 
 def _learn(
-    estimator: Any, settings: Any, evidence: SparseEvidence, sample: Chunk, rng: np.random.Generator
+    estimator: Any,
+    settings: Any,
+    evidence: SparseEvidence,
+    prior: priors.Priors | None,
+    sample: Chunk,
+    rng: np.random.Generator,
 ) -> tuple[SparseEvidence, list[Optimum]]:
     """Hyperparameters from the sample, then from all rows; then with the inducing inputs, if asked for."""
     found: list[Optimum] = []
@@ -162,17 +169,17 @@ def _learn(
                 evidence.family, evidence.kernels, ArrayRows(sample.X, sample.y, sample.offset), evidence.Z,
                 evidence.inference, evidence.jitter,
             )  # fmt: skip
-            start = _maximise(estimator, small, settings, restarts, rng, "sample")
+            start = _maximise(estimator, small, prior, settings, restarts, rng, "sample")
             evidence, restarts = evidence.at(start.theta), 0
             low, high = evidence.bounds.T
             if np.all((start.theta > low) & (start.theta < high)):
                 # the information grows with the rows
                 inverse_hessian = start.inverse_hessian * (len(sample) / n)
-        best = _maximise(estimator, evidence, settings, restarts, rng, "all rows", inverse_hessian)
+        best = _maximise(estimator, evidence, prior, settings, restarts, rng, "all rows", inverse_hessian)
         evidence = evidence.at(best.theta)
         found.append(best)
     if settings.optimise:
-        evidence, joint = _move_inputs(estimator, evidence, sample, settings)
+        evidence, joint = _move_inputs(estimator, evidence, prior, sample, settings)
         found.append(joint)
     return evidence, found
 
@@ -180,6 +187,7 @@ def _learn(
 def _maximise(
     estimator: Any,
     evidence: SparseEvidence,
+    prior: priors.Priors | None,
     settings: Any,
     restarts: int,
     rng: Any,
@@ -192,7 +200,7 @@ def _maximise(
         value, gradient, approximation = evidence.at(theta).evaluate(start=warm["start"])
         warm["start"] = approximation.start
         assert gradient is not None
-        return value, gradient
+        return _with_prior(prior, theta, value, gradient)
 
     return maximise(
         objective, evidence.theta, evidence.bounds, optimizer=estimator.optimizer, n_restarts=restarts,
@@ -202,7 +210,7 @@ def _maximise(
 
 
 def _move_inputs(
-    estimator: Any, evidence: SparseEvidence, sample: Chunk, settings: Any
+    estimator: Any, evidence: SparseEvidence, prior: priors.Priors | None, sample: Chunk, settings: Any
 ) -> tuple[SparseEvidence, Optimum]:
     """Hyperparameters and inducing inputs together; the inputs in units of the features' spread."""
     p, Z = evidence.theta.size, evidence.Z
@@ -221,7 +229,8 @@ def _move_inputs(
         approximation = here.infer(warm["start"])
         warm["start"] = approximation.start
         theta, inputs = here.gradient(approximation, inputs=True)
-        return approximation.log_evidence, np.concatenate([theta, (inputs * spread).ravel()])
+        value, theta = _with_prior(prior, x[:p], approximation.log_evidence, theta)
+        return value, np.concatenate([theta, (inputs * spread).ravel()])
 
     best = maximise(
         objective, np.concatenate([evidence.theta, (Z / spread).ravel()]), np.concatenate([evidence.bounds, box]),
@@ -229,6 +238,13 @@ def _move_inputs(
         ftol=settings.ftol,
     )  # fmt: skip
     return at(best.theta), best
+
+
+def _with_prior(prior: priors.Priors | None, theta: Array, value: float, gradient: Array) -> tuple[float, Array]:
+    if prior is None:
+        return value, gradient
+    log_prior, slope = prior.log_density(theta)
+    return value + log_prior, gradient + slope
 
 
 def _report(what: str) -> Any:

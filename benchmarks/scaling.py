@@ -1,0 +1,179 @@
+"""How a sparse fit grows: passes against their own matrix products, memory, and workers.
+
+    python benchmarks/scaling.py fit --rows 1000000       a whole fit: 8 features, von Mises, M = 256
+    python benchmarks/scaling.py passes --rows 100000      time of each pass against its matrix products alone
+    python benchmarks/scaling.py growth                    passes at several numbers of rows
+    python benchmarks/scaling.py workers --rows 400000     one local worker against two
+
+Ratios are taken within one run, so that they mean something on a busy machine too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+
+import numpy as np
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from ggpm import GGPRegressor, Inducing, families
+from ggpm._linalg import solve_lower
+from ggpm.inference import Laplace
+from ggpm.sparse.inducing import kmeans_points
+from ggpm.sparse.objective import SparseEvidence
+from ggpm.sparse.passes import gradient_pass, mode_pass, newton_pass
+from ggpm.sparse.rows import ArrayRows
+
+FEATURES = 8
+
+
+def directions(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Wind-like angles over 8 features, some of which do not matter."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n, FEATURES))
+    mean = 2.0 * np.sin(1.5 * X[:, 0] + X[:, 1]) + X[:, 2] * X[:, 3] + 0.5 * X[:, 4]
+    return X, np.angle(np.exp(1j * (mean + rng.vonmises(0.0, 8.0, n))))
+
+
+def kernel():
+    return ConstantKernel(4.0) * RBF(np.full(FEATURES, 2.0)) + ConstantKernel(1.0)
+
+
+def evidence(n: int, M: int) -> SparseEvidence:
+    X, y = directions(n)
+    family = families.VonMises().resolve(y)
+    Z = kmeans_points(X[: max(4 * M, 4000)], M)
+    return SparseEvidence(family, [kernel()], ArrayRows(X, y, np.zeros((n, 2))), Z, Laplace())
+
+
+def clock(function) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def products_alone(n: int, M: int, rows: int, D: int, task: str) -> float:
+    """Seconds that the matrix products of a pass take on arrays that are there already."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(rows, M))
+    W = rng.normal(size=(rows, M))
+    L = np.asfortranarray(np.tril(rng.normal(size=(M, M))) + 10.0 * M * np.eye(M))
+    P = rng.normal(size=(M, D * M))
+    out = np.empty((M, M))
+
+    def chunk() -> None:
+        solve_lower(L, A.T)  # whitening
+        if task == "newton":
+            for _ in range(D * (D + 1) // 2):
+                np.matmul(W.T, A, out=out)
+        else:
+            for _ in range(D):
+                A @ P
+            solve_lower(L, A.T, transposed=True)
+
+    chunk()
+    pieces = max(1, round(n / rows))
+    return clock(lambda: [chunk() for _ in range(pieces)]) * n / (pieces * rows)
+
+
+def passes(n: int, M: int) -> dict:
+    """Each pass, timed beside its matrix products alone."""
+    e = evidence(n, M)
+    model, v = e.model(), np.zeros((2, M))
+    a = e.infer()
+    P, piece = a.covariance(), model.piece_rows
+    w = 1e-3 * np.ones_like(v)
+
+    def run(task, *arguments):
+        return clock(lambda: e.rows.map_reduce(task, (model, *arguments), piece))
+
+    out = {"rows": n, "M": M, "piece_rows": piece, "newton_steps": a.n_iter, "passes": a.n_passes}
+    # products before and after, so that a change of load in between shows in their difference
+    for name, task, arguments in (
+        ("newton", newton_pass, (a.v, False)),
+        ("gradient", gradient_pass, (a.v, P, False, False)),
+    ):
+        before = products_alone(n, M, piece, 2, name)
+        seconds = run(task, *arguments)
+        after = products_alone(n, M, piece, 2, name)
+        out[name] = {
+            "seconds": round(seconds, 3),
+            "products_before": round(before, 3),
+            "products_after": round(after, 3),
+            "share": round(0.5 * (before + after) / seconds, 3),
+        }
+    out["mode_seconds"] = round(run(mode_pass, a.v, w, False, False), 3)
+    return out
+
+
+def whole_fit(n: int, M: int) -> dict:
+    """A fit with learned hyperparameters, its memory above the data, and how well it predicts."""
+    X, y = directions(n)
+    X_test, y_test = directions(5000, seed=1)
+    data = X.nbytes + y.nbytes
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    model = GGPRegressor("von_mises", kernel(), inducing=Inducing(M), verbose=1)
+    seconds = clock(lambda: model.fit(X, y))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {
+        "rows": n,
+        "M": M,
+        "seconds": round(seconds, 1),
+        "data_bytes": data,
+        "peak_above_start_bytes": peak - before,
+        "n_iter": model.n_iter_,
+        "converged": model.converged_,
+        "objective": model.log_marginal_likelihood_value_,
+        "kernel": str(model.kernel_),
+        "held_out_log_density": float(np.mean(model.log_predictive_density(X_test, y_test))),
+    }
+
+
+def workers(n: int, M: int, repeats: int = 3) -> dict:
+    """Seconds per Newton pass on one local worker process and on two."""
+    import dask.array as da
+    import distributed
+
+    from ggpm.sparse.cluster import dask_rows
+    from ggpm.sparse.data import Preparation
+
+    e = evidence(n, M)
+    model = e.model()
+    v = 0.01 * np.ones((2, M))
+    out: dict = {"rows": n, "M": M}
+    chunk = n // 16
+    for count in (1, 2, 1, 2):
+        with (
+            distributed.LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None) as cluster,
+            distributed.Client(cluster),
+        ):
+            X, y = da.from_array(e.rows.X, chunks=(chunk, FEATURES)), da.from_array(e.rows.y, chunks=chunk)
+            rows, _ = dask_rows(X, y)
+            rows = rows.prepared(Preparation(e.family, None, FEATURES))
+            rows.map_reduce(newton_pass, (model, v, False), model.piece_rows)  # imports and first touch
+            times = [
+                clock(lambda: rows.map_reduce(newton_pass, (model, v, False), model.piece_rows)) for _ in range(repeats)
+            ]
+            out.setdefault(f"{count} worker(s)", []).extend(round(t, 3) for t in times)
+    out["ratio"] = round(float(np.median(out["1 worker(s)"]) / np.median(out["2 worker(s)"])), 2)
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["fit", "passes", "growth", "workers"])
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--inducing", type=int, default=256)
+    options = parser.parse_args()
+    if options.what == "growth":
+        for n in (25_000, 50_000, 100_000, 200_000):
+            print(json.dumps(passes(n, options.inducing)), flush=True)
+        return
+    run = {"fit": whole_fit, "passes": passes, "workers": workers}[options.what]
+    print(json.dumps(run(options.rows, options.inducing), indent=2))
+
+
+if __name__ == "__main__":
+    main()
