@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels as sk
 
-from ggpm import families, inference
+from ggpm import families, inference, priors
 from ggpm.families.base import Family
 from ggpm.sparse import Inducing
 
@@ -28,6 +28,10 @@ KERNELS = {
         sk.PairwiseKernel, sk.Sum, sk.Product, sk.Exponentiation,
     )
 }  # fmt: skip
+# objects with settings: frozen dataclasses whose fields are plain values
+SETTINGS: dict[str, Any] = {
+    c.__name__: c for c in (*inference.INFERENCES.values(), Inducing, priors.HalfT, priors.LogNormal)
+}
 INTEGERS = ("int8", "int16", "int32", "int64")
 
 
@@ -63,7 +67,9 @@ def pack(value: Any, where: str) -> Any:
         return {"kernel": type(value).__name__, "params": params}
     if isinstance(value, Family):
         return {"family": type(value).__name__, "state": {name: pack(v, where) for name, v in vars(value).items()}}
-    if dataclasses.is_dataclass(value) and type(value) in (*inference.INFERENCES.values(), Inducing):
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {"dict": {name: pack(v, where) for name, v in value.items()}}
+    if type(value) in SETTINGS.values():
         settings = {f.name: pack(getattr(value, f.name), where) for f in dataclasses.fields(value)}
         return {"inference": type(value).__name__, "settings": settings}
     raise TypeError(
@@ -88,7 +94,7 @@ def known_classes(user_families: tuple, user_kernels: tuple) -> dict[str, dict[s
     return {
         "family": {c.__name__: c for c in (*families.FAMILIES.values(), *user_families)},
         "kernel": {**KERNELS, **{c.__name__: c for c in user_kernels}},
-        "inference": {c.__name__: c for c in (*inference.INFERENCES.values(), Inducing)},
+        "inference": SETTINGS,
     }
 
 
@@ -110,6 +116,8 @@ def unpack(value: Any, known: Mapping[str, Mapping[str, type]], depth: int = 0) 
             return [unpack(v, known, depth + 1) for v in items]
         case {"tuple": list(items)}:
             return tuple(unpack(v, known, depth + 1) for v in items)
+        case {"dict": mapping}:
+            return inner(mapping)
         case {"array": list(items), "dtype": str(dtype), "shape": list(shape)}:
             return _array(items, dtype, shape)
         case {"kernel": str(name), "params": params}:

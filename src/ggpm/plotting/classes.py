@@ -85,8 +85,8 @@ def plot_ordinal(
     >>> import numpy as np, ggpm
     >>> x = np.linspace(0, 1, 18)
     >>> model = ggpm.GGPOrdinalClassifier(optimizer=None).fit(x[:, None], (3 * x).astype(int).clip(0, 2))
-    >>> plot_ordinal(model, n=20).get_ylim()
-    (0.0, 1.0)
+    >>> plot_ordinal(model, n=20).get_ylabel()
+    'probability'
     """
     check_kind(model, hasattr(model, "classes_"), "classifiers", "plot_bands")
     ax = axes_for(ax, figsize=(7.2, 3.8))
