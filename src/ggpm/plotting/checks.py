@@ -138,7 +138,7 @@ def plot_calibration(model: Any, X: Any, y: Any, *, bins: int = 10, ax: Any = No
     return ax
 
 
-def coverage_depth(model: Any, X: Any, y: Any) -> Array:
+def coverage_depth(model: Any, X: Any, y: Any, *, offset: Any = None) -> Array:
     """The level of the smallest credible region that contains each y, (m,); uniform if the model is right.
 
     Examples
@@ -149,7 +149,7 @@ def coverage_depth(model: Any, X: Any, y: Any) -> Array:
     >>> bool(np.all(coverage_depth(model, x[:, None], x + 1) < 1))
     True
     """
-    predictive = model.predict_dist(X)
+    predictive = model.predict_dist(X, offset=offset)
     if hasattr(model.family_, "cdf") or isinstance(model.family_.support, Circle):
         values = predictive.pit(model._codes(y)) if not isinstance(model.family_.support, Simplex) else None
         if values is not None and (values.ndim == 1 or values.shape[1] == 1):

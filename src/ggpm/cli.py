@@ -1,0 +1,402 @@
+"""The ``ggpm`` command: fit, predict, evaluate and plot from files (extra: ``pip install ggpm[cli]``).
+
+Exit codes: 0 success; 1 the data or the model are not as they should be (the message says what); 2 wrong usage;
+3 the fit did not converge (the model is written all the same). With ``--json`` the result is one JSON object on
+the standard output; everything for human eyes goes to the standard error stream.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+try:
+    import click
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.table import Table
+except ImportError:
+    raise SystemExit("The ggpm command needs click, rich, pandas and pyarrow. Try: pip install 'ggpm[cli]'") from None
+
+import numpy as np
+
+from ggpm import __version__
+from ggpm.tables import TableError, column_as_numbers, features_of, read_table, split_columns, target_of, write_table
+
+CLASSIFIERS = ("categorical", "bernoulli", "ordinal")
+NOT_CONVERGED = 3
+err = Console(stderr=True)
+
+
+class Fault(click.ClickException):
+    """A fault in the data or the model: exit code 1."""
+
+    exit_code = 1
+
+    def show(self, file: Any = None) -> None:
+        err.print(f"[bold red]Error:[/] {_plain(self.message)}", highlight=False, soft_wrap=True)
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+class Group(click.Group):
+    """Turns errors about data into messages, and finds `reproduce` only when it is asked for."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (ValueError, TypeError, TableError, np.linalg.LinAlgError, MemoryError, ImportError, OSError) as error:
+            raise Fault(str(error)) from error
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *(["reproduce"] if _has_experiments() else [])])
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name == "reproduce" and _has_experiments():
+            from ggpm.experiments.command import reproduce
+
+            return reproduce
+        return super().get_command(ctx, name)
+
+
+def _has_experiments() -> bool:
+    try:
+        return importlib.util.find_spec("ggpm.experiments.command") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ggpm")
+def main() -> None:
+    """Gaussian processes for angles, compositions, counts, classes and grades."""
+
+
+JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on the standard output.")
+MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False))
+DATA = click.argument("data", type=click.Path(exists=True, dir_okay=False))
+
+
+# ---- fit ---------------------------------------------------------------------------------------------------------
+@main.command()
+@DATA
+@click.option("--target", required=True, help="Column to predict; several, separated by commas, for vectors.")
+@click.option("--family", required=True, help="What an output is; see `ggpm families`.")
+@click.option("--features", help="Input columns, separated by commas; by default all other numeric columns.")
+@click.option("--units", help="Angles: degrees, radians, hours, or LOW,HIGH (for example 0,365.25).")
+@click.option("--closure", is_flag=True, help="Compositions: divide every row by its sum (percentages, amounts).")
+@click.option(
+    "--zeros", type=click.Choice(["error", "additive", "squeeze"]), help="Compositions: what to do about zeros."
+)
+@click.option("--order", help="Grades, lowest first, separated by commas.")
+@click.option("--offset", help="Column added to the latent (for counts: the logarithm of the exposure).")
+@click.option("--inference", default="laplace", show_default=True, help="taylor, laplace or variational.")
+@click.option("--inducing", type=int, help="Number of inducing points, for many rows.")
+@click.option("--restarts", default=0, show_default=True, help="Further starts of the search.")
+@click.option("--seed", default=0, show_default=True, help="For restarts and inducing points.")
+@click.option("--out", required=True, type=click.Path(dir_okay=False), help="The model file, by custom NAME.ggpm.")
+@JSON
+def fit(data: str, target: str, family: str, out: str, as_json: bool, **options: Any) -> None:
+    """Learn a model from a CSV or Parquet file.
+
+    ggpm fit data.csv --target dir --family von_mises --units degrees --out model.ggpm
+    """
+    from ggpm import save
+
+    table = read_table(data)
+    targets = split_columns(target)
+    offset = None if options["offset"] is None else column_as_numbers(table, options["offset"], data)
+    X = features_of(
+        table, options["features"], exclude=[*targets, *([options["offset"]] if options["offset"] else [])], path=data
+    )
+    model = _estimator(family, options)
+    y = target_of(table, targets, labels=family in CLASSIFIERS, path=data)
+    with _progress(f"fitting {family} to {len(X)} rows") as step, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.set_params(verbose=0)
+        try:
+            model.fit(X, y, offset=offset)
+        except ValueError as error:
+            raise ValueError(f"{data}, target {target!r}: {error}") from error
+        step()
+    save(model, out)
+    for warning in {str(w.message) for w in caught if issubclass(w.category, UserWarning)}:
+        err.print(f"[yellow]Warning:[/] {_plain(warning)}", highlight=False)
+    result = {
+        "model": out,
+        "family": family,
+        "rows": len(X),
+        "features": list(map(str, X.columns)),
+        "target": targets,
+        "kernel": str(model.kernel_),
+        "log_evidence": float(model.log_marginal_likelihood_value_),
+        "score": float(model.score(X, y, **({} if offset is None else {"offset": offset}))),
+        "converged": bool(model.converged_),
+        "iterations": int(model.n_iter_),
+    }
+    _tell(result, as_json)
+    if not model.converged_:
+        sys.exit(NOT_CONVERGED)
+
+
+def _estimator(family: str, options: dict[str, Any]) -> Any:
+    from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, families
+
+    if family not in families.FAMILIES:
+        raise click.BadParameter(
+            f"{family!r} is not one of {', '.join(sorted(families.FAMILIES))}.", param_hint="--family"
+        )
+    settings = {
+        "inference": options["inference"],
+        "inducing": options["inducing"],
+        "n_restarts_optimizer": options["restarts"],
+        "random_state": options["seed"],
+    }
+    belongs = {"units": ("von_mises",), "closure": ("dirichlet",), "zeros": ("dirichlet",), "order": ("ordinal",)}
+    for name, owners in belongs.items():
+        if options[name] and family not in owners:
+            raise click.UsageError(f"--{name} belongs to --family {owners[0]}, not to {family}.")
+    if family == "ordinal":
+        order = None if options["order"] is None else split_columns(options["order"])
+        return GGPOrdinalClassifier(order=order, **settings)
+    if family in CLASSIFIERS:
+        return GGPClassifier(**settings)
+    instance: Any = families.FAMILIES[family]()
+    if options["units"]:
+        instance.set_params(units=_units(options["units"]))
+    if family == "dirichlet":
+        instance.set_params(closure=options["closure"], zeros=options["zeros"] or "error")
+    return GGPRegressor(instance, **settings)
+
+
+def _units(text: str) -> str | tuple[float, float]:
+    if "," not in text:
+        return text
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not LOW,HIGH.", param_hint="--units") from None
+    return low, high
+
+
+# ---- predict -----------------------------------------------------------------------------------------------------
+@main.command()
+@MODEL
+@DATA
+@click.option(
+    "--out", type=click.Path(dir_okay=False), help="CSV or Parquet file; by default CSV on the standard output."
+)
+@click.option("--level", default=0.9, show_default=True, help="Probability of intervals, arcs and sets.")
+@click.option("--offset", help="Column added to the latent.")
+@JSON
+def predict(model: str, data: str, out: str | None, level: float, offset: str | None, as_json: bool) -> None:
+    """Predictions with their uncertainty, one row per row of DATA."""
+    fitted, table, X = _load_with(model, data)
+    extra = None if offset is None else column_as_numbers(table, offset, data)
+    with _progress(f"predicting {len(X)} rows") as step:
+        summary = fitted.summary(X, level=level, offset=extra)
+        step()
+    if out is not None:
+        write_table(summary, out)
+        _tell({"out": out, "rows": len(summary), "columns": list(summary.columns)}, as_json)
+    elif as_json:
+        click.echo(json.dumps({"rows": json.loads(summary.to_json(orient="records"))}))
+    else:
+        click.echo(summary.to_csv(index=False), nl=False)
+
+
+def _load(path: str) -> Any:
+    from ggpm import LoadError, load
+
+    try:
+        return load(path)
+    except LoadError as error:
+        raise LoadError(f"{path}: {error}") from error
+
+
+def _load_with(model: str, data: str) -> tuple[Any, Any, Any]:
+    """A model, a table, and the table's columns that the model needs."""
+    fitted = _load(model)
+    table = read_table(data)
+    names = getattr(fitted, "feature_names_in_", None)
+    if names is None:
+        raise ValueError(f"{model} was fitted without column names; use it from Python.")
+    return fitted, table, features_of(table, ",".join(map(str, names)), exclude=[], path=data)
+
+
+# ---- evaluate ----------------------------------------------------------------------------------------------------
+@main.command()
+@MODEL
+@DATA
+@click.option("--target", help="Target column(s); by default those of the fit.")
+@click.option("--level", default=0.9, show_default=True, help="Level of the coverage.")
+@click.option("--offset", help="Column added to the latent.")
+@JSON
+def evaluate(model: str, data: str, target: str | None, level: float, offset: str | None, as_json: bool) -> None:
+    """Held-out log density, error and coverage of a model on DATA."""
+    from ggpm.evaluation import evaluate as measure
+
+    fitted, table, X = _load_with(model, data)
+    names = split_columns(target) if target else fitted.target_names_
+    if not names:
+        raise click.UsageError("the model does not know the name of its target: give --target.")
+    y = target_of(table, names, labels=hasattr(fitted, "classes_"), path=data, like=getattr(fitted, "classes_", None))
+    extra = None if offset is None else column_as_numbers(table, offset, data)
+    with _progress(f"evaluating {len(X)} rows") as step:
+        try:
+            result = measure(fitted, X, y, level=level, offset=extra)
+        except ValueError as error:
+            raise ValueError(f"{data}, target {', '.join(names)}: {error}") from error
+        step()
+    _tell(result, as_json)
+
+
+# ---- plot --------------------------------------------------------------------------------------------------------
+@main.command()
+@MODEL
+@click.option("--out", required=True, type=click.Path(dir_okay=False), help="PNG, PDF or SVG file.")
+@click.option(
+    "--kind",
+    default="auto",
+    show_default=True,
+    type=click.Choice(
+        ["auto", "angles", "polar", "bands", "ternary", "classes", "ordinal", "evidence", "pit", "calibration"]
+    ),
+)
+@click.option("--feature", help="Input column on the horizontal axis; two, separated by a comma, for classes.")
+@click.option("--data", type=click.Path(exists=True, dir_okay=False), help="Held-out rows, for pit and calibration.")
+@click.option("--target", help="Target column(s) in --data; by default those of the fit.")
+@JSON
+def plot(
+    model: str, out: str, kind: str, feature: str | None, data: str | None, target: str | None, as_json: bool
+) -> None:
+    """A picture of a model."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from ggpm import plotting
+    from ggpm.evaluation import kind_of_picture
+
+    fitted = _load(model)
+    chosen = kind_of_picture(fitted) if kind == "auto" else kind
+    columns = split_columns(feature) if feature else []
+    if chosen in ("pit", "calibration"):
+        if data is None:
+            raise click.UsageError(f"--kind {chosen} needs --data: rows that were not fitted.")
+        fitted, table, X = _load_with(model, data)
+        names = split_columns(target) if target else fitted.target_names_
+        labels = hasattr(fitted, "classes_")
+        y = target_of(table, names or [], labels=labels, path=data, like=getattr(fitted, "classes_", None))
+        ax = {"pit": plotting.plot_pit, "calibration": plotting.plot_calibration}[chosen](fitted, X, y)
+    elif chosen == "evidence":
+        ax = plotting.plot_evidence(fitted)
+    elif chosen == "classes":
+        ax = plotting.plot_class_map(fitted, tuple(columns) if len(columns) == 2 else (0, 1))  # type: ignore[arg-type]
+    else:
+        draw: Any = {
+            "angles": plotting.plot_angles,
+            "polar": plotting.plot_polar,
+            "bands": plotting.plot_bands,
+            "ternary": plotting.plot_ternary,
+            "ordinal": plotting.plot_ordinal,
+        }[chosen]
+        ax = draw(fitted, columns[0] if columns else 0)
+    ax.figure.savefig(out, dpi=150)
+    _tell({"out": out, "kind": chosen}, as_json)
+
+
+# ---- families, demo ----------------------------------------------------------------------------------------------
+@main.command()
+@JSON
+def families(as_json: bool) -> None:
+    """The families of outputs that are known."""
+    from ggpm.families import FAMILIES
+
+    rows = {name: (kind.__doc__ or "").strip().splitlines()[0].rstrip(".") for name, kind in sorted(FAMILIES.items())}
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    table = Table(box=None, header_style="bold")
+    table.add_column("family")
+    table.add_column("an output is")
+    for name, text in rows.items():
+        table.add_row(name, _plain(text))
+    Console().print(table)
+
+
+@main.command()
+@click.option(
+    "--out", default="ggpm-demo", show_default=True, type=click.Path(file_okay=False), help="Folder to write to."
+)
+@JSON
+def demo(out: str, as_json: bool) -> None:
+    """Make a table of wind directions, fit it, and draw the fan: the three files go to one folder."""
+    import matplotlib
+    import pandas as pd
+
+    matplotlib.use("Agg")
+    from ggpm import GGPRegressor, plotting, save
+    from ggpm.families import VonMises
+
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    hour = np.sort(rng.uniform(0, 48, 120)).round(2)
+    wind = np.mod(np.rad2deg(0.12 * hour + 0.9 * np.sin(hour / 6) + rng.vonmises(0, 6.0, 120)), 360).round(1)
+    table = pd.DataFrame({"hour": hour, "wind": wind})
+    write_table(table, folder / "wind.csv")
+    with _progress("fitting 120 wind directions") as step:
+        model = GGPRegressor(VonMises(units="degrees")).fit(table[["hour"]], table["wind"])
+        step()
+    save(model, folder / "wind.ggpm")
+    plotting.plot_angles(model).figure.savefig(folder / "wind.png", dpi=150)
+    files = [str(folder / name) for name in ("wind.csv", "wind.ggpm", "wind.png")]
+    _tell({"files": files, "score": float(model.score(table[["hour"]], table["wind"]))}, as_json)
+
+
+# ---- output ------------------------------------------------------------------------------------------------------
+def _tell(result: dict[str, Any], as_json: bool) -> None:
+    """The result: JSON for machines, a small table for people."""
+    if as_json:
+        click.echo(json.dumps(result))
+        return
+    table = Table(box=None, show_header=False)
+    table.add_column(style="bold")
+    table.add_column()
+    for name, value in result.items():
+        text = (
+            f"{value:.6g}"
+            if isinstance(value, float)
+            else ", ".join(map(str, value))
+            if isinstance(value, list)
+            else str(value)
+        )
+        table.add_row(name.replace("_", " "), _plain(text))
+    Console(soft_wrap=True).print(table)
+
+
+class _progress:
+    """A bar on the standard error stream while something runs; nothing where that is not a terminal."""
+
+    def __init__(self, text: str) -> None:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        self.bar = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+        self.text = text
+
+    def __enter__(self) -> Any:
+        self.bar.start()
+        task = self.bar.add_task(self.text, total=None)
+        return lambda: self.bar.update(task, total=1, completed=1)
+
+    def __exit__(self, *_: Any) -> None:
+        self.bar.stop()
+
+
+if __name__ == "__main__":
+    main()
