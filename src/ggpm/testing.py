@@ -114,6 +114,11 @@ class _Case:
     def fail(self, words: str) -> None:
         self.failures.append(f"{self.name}: {words}")
 
+    @property
+    def failed(self) -> bool:
+        """Whether the present check has found something already."""
+        return bool(self.failures) and self.failures[-1].startswith(self.name + ":")
+
     def record(self, error: float) -> None:
         self.errors[self.name] = max(self.errors.get(self.name, 0.0), float(error))
 
@@ -228,6 +233,8 @@ def _expected(c: _Case) -> None:
         if f.countable:  # the rule may have another number of trials
             given = f.U(e, nodes[:1], expected=True).dense()[0]
         c.close(given[None], mean[None], f"the expected curvature is not E[U] at eta = {_show(e)}", allowed)
+        if c.failed:
+            return
 
 
 def _definite(c: _Case) -> None:
@@ -372,6 +379,8 @@ def _moments(c: _Case) -> None:
             squares = centred**2
         variance, allowed = c.average(p, rule, squares)
         c.close(spread[None], variance[None], f"spread is not Var[y] at eta = {_show(e)}", allowed)
+        if c.failed:
+            return
 
 
 def _sampling(c: _Case) -> None:

@@ -138,7 +138,7 @@ class ExponentialFamily(Family):
     def _rows(self, eta: Array, y: Array) -> tuple[tuple[int, ...], Array, Array]:
         """Leading shape, and eta and y broadcast to it and flattened to (N, ...)."""
         row_ndim = self.support.row_ndim if self._row_ndim is None else self._row_ndim
-        y = np.asarray(y, dtype=float)
+        eta, y = np.asarray(eta, dtype=float), np.asarray(y, dtype=float)
         y_lead, y_row = y.shape[: y.ndim - row_ndim], y.shape[y.ndim - row_ndim :]
         lead = np.broadcast_shapes(eta.shape[:-1], y_lead)
         flat_eta = np.broadcast_to(eta, (*lead, eta.shape[-1])).reshape(-1, eta.shape[-1])
@@ -151,7 +151,8 @@ class ExponentialFamily(Family):
         return out.reshape(*lead, *out.shape[1:])
 
     def _each_eta(self, name: str, method: str, eta: Array) -> Array:
-        out = self._derivatives(method)(name, self.log_hyper, eta.reshape(-1, eta.shape[-1]))[0]
+        flat = np.asarray(eta, dtype=float).reshape(-1, eta.shape[-1])
+        out = self._derivatives(method)(name, self.log_hyper, flat)[0]
         return out.reshape(*eta.shape[:-1], *out.shape[1:])
 
     def theta_of(self, eta: Array) -> Array:

@@ -210,10 +210,13 @@ class Wishart(Family):
 
     # ---- in the space of y -----------------------------------------------------------------------------------
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
-        _, B, log_variance = self._unpack(eta)
-        unit = np.swapaxes(np.linalg.inv(B), -1, -2)
-        root = unit * np.exp(0.5 * log_variance)[..., None, :]
+        root = self._root(eta)
         return root @ np.swapaxes(root, -1, -2)
+
+    def _root(self, eta: Array) -> Array:
+        """R upper triangular with R R^T = M."""
+        _, B, log_variance = self._unpack(eta)
+        return np.swapaxes(np.linalg.inv(B), -1, -2) * np.exp(0.5 * log_variance)[..., None, :]
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         """Variance of each entry, (M_ij² + M_ii M_jj)/phi."""
@@ -222,12 +225,12 @@ class Wishart(Family):
         return (M**2 + diagonal[..., :, None] * diagonal[..., None, :]) / float(self.phi)
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
-        M, phi = self.moment(eta), float(self.phi)
-        p = M.shape[-1]
+        R, phi = self._root(eta), float(self.phi)
+        p = R.shape[-1]
         # Bartlett's decomposition: a triangle of normals with chi variates on the diagonal
-        A = np.tril(rng.standard_normal(M.shape), -1)
-        A[..., range(p), range(p)] = np.sqrt(rng.chisquare(phi - np.arange(p), size=M.shape[:-1]))
-        root = np.linalg.cholesky(M / phi) @ A
+        A = np.tril(rng.standard_normal(R.shape), -1)
+        A[..., range(p), range(p)] = np.sqrt(rng.chisquare(phi - np.arange(p), size=R.shape[:-1]))
+        root = R @ A / math.sqrt(phi)
         return root @ np.swapaxes(root, -1, -2)
 
     def loss(self, y: Array, prediction: Array) -> Array:

@@ -1,0 +1,231 @@
+"""Families with matrices in them: the Gaussian with a full noise covariance, and the Wishart."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import stats
+
+from cases import kernels, simulate
+from ggpm import GGPRegressor, Laplace, Taylor, families
+from ggpm.curvature import Blocks, Kronecker
+from ggpm.families.support import SPD
+from ggpm.inference import Problem
+from ggpm.solvers.block import check_memory
+
+RTOL = 1e-10
+
+
+# ---- Wishart ---------------------------------------------------------------------------------------------
+def mp_wishart(p, phi):
+    """log p(y | eta) in mpmath, from the density's definition."""
+
+    def log_prob(eta, y):
+        B = mp.eye(p)
+        for (j, k), value in zip(zip(*np.tril_indices(p, -1)), eta[p:]):
+            B[int(j), int(k)] = -value
+        precision = B * mp.diag([mp.exp(-e) for e in eta[:p]]) * B.T
+        trace = sum(precision[i, j] * y[i, j] for i in range(p) for j in range(p))
+        log_gamma = mp.mpf(p * (p - 1)) / 4 * mp.log(mp.pi) + sum(mp.loggamma((phi - j) / 2) for j in range(p))
+        log_det = mp.log(mp.det(y)) * (phi - p - 1) / 2 - phi / 2 * sum(eta[:p])
+        return log_det - phi / 2 * trace + p * phi / 2 * mp.log(phi / 2) - log_gamma
+
+    return log_prob
+
+
+SIZES = [-40.0, -3.0, 0.3, 3.0, 40.0]
+
+
+@pytest.mark.parametrize("phi", [1.001, 2.5, 30.0, 1e5])
+@pytest.mark.parametrize("size", SIZES)
+def test_wishart_against_mpmath(phi, size):
+    """Density, gradient, curvature, third derivative and derivatives in phi; p = 2."""
+    rng = np.random.default_rng(0)
+    eta = np.array([[size, size + 1.5, 0.05 * size]])  # a y in float64 is not worse conditioned than 1e16
+    family = families.Wishart(phi=phi).resolve(np.eye(2)[None])
+    M = family.moment(eta)[0]
+    root = np.linalg.cholesky(M) @ (np.eye(2) + 0.3 * np.tril(rng.normal(size=(2, 2))))
+    y = (root @ root.T)[None]
+    y = 0.5 * (y + np.swapaxes(y, 1, 2))
+    v = rng.normal(size=3)
+    with mp.workdps(60):
+        point, direction = [mp.mpf(float(e)) for e in eta[0]], [mp.mpf(float(a)) for a in v]
+        y_mp = mp.matrix([[mp.mpf(float(a)) for a in row] for row in y[0]])
+        f = mp_wishart(2, mp.mpf(phi))
+        value = f(point, y_mp)
+        # the density of large phi is a difference of numbers of size phi |eta|
+        assert abs(mp.mpf(float(family.log_prob(eta, y)[0])) - value) < 1e-12 * (1 + abs(value)) + 1e-14 * phi * 80
+
+        def along(s, t, k):
+            return f([p + s * a + t * (j == k) for j, (p, a) in enumerate(zip(point, direction))], y_mp)
+
+        u = [mp.diff(lambda t, k=k: along(0, t, k), 0) for k in range(3)]
+        U_v = [-mp.diff(lambda s, t, k=k: along(s, t, k), (0, 0), (1, 1)) for k in range(3)]
+        third = [-mp.diff(lambda s, t, k=k: along(s, t, k), (0, 0), (2, 1)) for k in range(3)]
+        excess = mp.mpf(phi) - 1
+        in_phi = excess * mp.diff(lambda x: mp_wishart(2, x)(point, y_mp), mp.mpf(phi))
+        for got, want, floor in (
+            (family.u(eta, y)[0], u, phi),  # zero at the fit: compared with the size of its terms
+            (family.U(eta, y).dense()[0] @ v, U_v, 0),
+            (family.U_pullback(eta, y, Blocks(np.outer(v, v)[None]))[0][0], third, 0),
+            (family.log_prob_phi(eta, y)[0], [in_phi], float(excess)),
+        ):
+            # entries differ by powers of exp(eta): every one against its own size, and against the pull of the others
+            for g, w in zip(got, want, strict=True):
+                assert abs(mp.mpf(float(g)) - w) <= RTOL * (max(abs(w), mp.mpf(floor))), (g, w)
+
+
+def test_wishart_density_is_scipys():
+    _, y, family = simulate("wishart", n=6)
+    eta = np.random.default_rng(1).normal(size=(6, 3))
+    want = [stats.wishart(5.5, m / 5.5).logpdf(v) for m, v in zip(family.moment(eta), y)]
+    np.testing.assert_allclose(family.log_prob(eta, y), want, rtol=1e-12)
+
+
+def test_wishart_of_one_variable_is_gamma():
+    rng = np.random.default_rng(0)
+    eta, y, phi = rng.normal(size=(5, 1)), rng.gamma(2.0, size=5), 7.0
+    wishart = families.Wishart(phi=phi).resolve(y[:, None, None])
+    gamma = families.Gamma(phi=2 / phi)
+    np.testing.assert_allclose(wishart.log_prob(eta, y[:, None, None]), gamma.log_prob(eta, y), rtol=1e-12)
+    np.testing.assert_allclose(wishart.u(eta, y[:, None, None]), gamma.u(eta, y), rtol=1e-12)
+    for expected in (False, True):
+        a, b = wishart.U(eta, y[:, None, None], expected), gamma.U(eta, y, expected)
+        np.testing.assert_allclose(a.dense(), b.dense(), rtol=1e-12)
+
+
+def test_every_latent_gives_a_positive_definite_mean():
+    eta = np.random.default_rng(0).normal(scale=3.0, size=(200, 6))
+    family = families.Wishart(phi=5.0)
+    M = family.moment(eta)
+    assert np.all(np.linalg.eigvalsh(M)[:, 0] > 0)
+    # the link is one to one: the expansion point of the mean is the latent
+    np.testing.assert_allclose(family.expansion(M), eta, rtol=1e-6, atol=1e-6)
+    # and means of predictive distributions, averages of such, are positive definite too
+    X, y, family = simulate("wishart", n=20)
+    mean = GGPRegressor(family, optimizer=None).fit(X, y).predict(np.random.default_rng(1).normal(size=(30, 2)))
+    assert mean.shape == (30, 2, 2) and np.all(np.linalg.eigvalsh(mean)[:, 0] > 0)
+    np.testing.assert_array_equal(mean, np.swapaxes(mean, 1, 2))
+
+
+def test_wishart_newton_uses_the_expected_curvature_where_the_observed_is_indefinite():
+    """Far from the mode the observed curvature is indefinite; the search still ascends to it."""
+    rng = np.random.default_rng(0)
+    y = SPD(columns=2).example(rng, 12)
+    family = families.Wishart(phi=4.0).resolve(y)
+    start = np.tile([[0.0, 0.0, 4.0]], (12, 1))
+    assert not family.U(start, y).semidefinite().all()
+    assert family.U(start, y, expected=True).semidefinite().all()
+    K = [kernels(3, True)(rng.normal(size=(12, 2)))]
+    z = np.linalg.solve(K[0], start)
+    a = Laplace().infer(Problem(family, y, np.zeros((12, 3))), K, z)
+    b = Laplace().infer(Problem(family, y, np.zeros((12, 3))), K)
+    assert a.converged and b.converged
+    np.testing.assert_allclose(a.log_evidence, b.log_evidence, rtol=1e-10)
+    assert np.all(np.diff(a.trace) >= -1e-12 * np.abs(a.trace[:-1]))
+
+
+def test_degrees_of_freedom_are_learned():
+    rng = np.random.default_rng(0)
+    X = np.linspace(0, 3, 60)[:, None]
+    eta = np.stack([np.sin(X[:, 0]), 0.5 * np.cos(X[:, 0]), 0.3 * X[:, 0]], axis=1)
+    y = families.Wishart(phi=12.0).sample(eta, rng)
+    model = GGPRegressor("wishart").fit(X, y)
+    assert 7 < model.family_.phi < 20  # a relative standard error of about sqrt(2/(60 * 3/2)) = 0.15
+    assert model.score(X, y) > 0.2
+    fixed = GGPRegressor(families.Wishart(phi=12.0, phi_bounds="fixed")).fit(X, y)
+    assert fixed.family_.phi == 12.0 and fixed.theta_.size == model.theta_.size - 1
+
+
+@pytest.mark.parametrize(
+    "y, message",
+    [
+        (np.ones((3, 2)), r"an array \(n, p, p\); got shape \(3, 2\)"),
+        (np.array([np.eye(2), [[1.0, 0.5], [0.4, 1.0]]]), "row 1 differs from its transpose by 0.1"),
+        (np.array([np.eye(2), [[1.0, 2.0], [2.0, 1.0]]]), "row 1 has the eigenvalue -1.*shrink it"),
+        (np.full((1, 2, 2), np.nan), "NaN"),
+    ],
+)
+def test_what_is_not_a_covariance_is_named(y, message):
+    with pytest.raises(ValueError, match=message):
+        families.Wishart().resolve(y)
+
+
+def test_wishart_arguments_are_checked():
+    with pytest.raises(ValueError, match=r"above p - 1 = 2; got 1\.5"):
+        families.Wishart(phi=1.5).resolve(np.eye(3)[None])
+    with pytest.raises(ValueError, match="with p = 2; got p = 3"):
+        families.Wishart().resolve(np.eye(2)[None]).encode(np.eye(3)[None])
+    assert families.Wishart().resolve(np.eye(3)[None]).latent_dim == 6
+
+
+# ---- multivariate Gaussian -------------------------------------------------------------------------------
+def test_diagonal_covariance_is_the_gaussian_family():
+    X, y, _ = simulate("gaussian, 3 outputs", n=15)
+    phi = np.array([0.3, 0.1, 0.6])
+    for shared in (True, False):
+        a, b = (
+            GGPRegressor(f, kernels(3, shared), optimizer=None).fit(X, y)
+            for f in (families.MultivariateGaussian(phi=np.diag(phi)), families.Gaussian(phi=phi))
+        )
+        np.testing.assert_allclose(a.log_marginal_likelihood_value_, b.log_marginal_likelihood_value_, rtol=1e-11)
+        for left, right in zip(a.predict_latent(X[:4] + 0.1), b.predict_latent(X[:4] + 0.1)):
+            np.testing.assert_allclose(left, right, rtol=1e-8, atol=1e-10)
+        # the last three derivatives: in the logs of standard deviations (before the zeros below the diagonal)
+        ga, gb = (m.log_marginal_likelihood(eval_gradient=True)[1] for m in (a, b))
+        np.testing.assert_allclose(ga[-6:-3] / 2, gb[-3:], rtol=1e-8)
+
+
+def test_evidence_is_the_normal_density_of_all_outputs():
+    """Against the dense nd×nd covariance K ⊗ I + I ⊗ phi."""
+    X, y, family = simulate("multivariate_gaussian", n=9)
+    kernel = kernels(3, True)
+    for inference in (Taylor(), Laplace()):
+        model = GGPRegressor(family, kernel, inference=inference, optimizer=None).fit(X, y)
+        cov = np.kron(kernel(X), np.eye(3)) + np.kron(np.eye(9), np.asarray(family.phi))
+        want = stats.multivariate_normal(np.zeros(27), cov).logpdf(y.ravel())
+        np.testing.assert_allclose(model.log_marginal_likelihood_value_, want, rtol=1e-11)
+        K_star = np.kron(kernel(X, X[:2] + 0.1), np.eye(3))
+        mean = K_star.T @ np.linalg.solve(cov, y.ravel())
+        np.testing.assert_allclose(model.predict(X[:2] + 0.1).ravel(), mean, rtol=1e-9)
+
+
+def test_a_shared_kernel_costs_one_factorisation_per_eigenvalue():
+    y = np.zeros((4, 3))
+    family = families.MultivariateGaussian(phi=np.eye(3) + 0.3).resolve(y)
+    assert isinstance(family.U(y, y), Kronecker)
+    assert isinstance(family.U(np.zeros((2, 4, 3)), y), Blocks)
+
+
+def test_noise_covariance_is_learned():
+    rng = np.random.default_rng(0)
+    X = np.linspace(0, 4, 150)[:, None]
+    phi = np.array([[0.2, 0.15], [0.15, 0.3]])
+    y = np.stack([np.sin(X[:, 0]), np.cos(X[:, 0])], axis=1) + rng.multivariate_normal([0, 0], phi, 150)
+    full = GGPRegressor(families.MultivariateGaussian()).fit(X, y)
+    # the standard error of a covariance from 150 draws is about 0.3/sqrt(150) = 0.03
+    np.testing.assert_allclose(full.family_.phi, phi, atol=0.1)
+    diagonal = GGPRegressor(families.Gaussian(phi=[0.2, 0.3])).fit(X, y)
+    assert full.log_marginal_likelihood_value_ > diagonal.log_marginal_likelihood_value_ + 10
+    given = GGPRegressor(families.MultivariateGaussian(phi=phi, phi_bounds="fixed")).fit(X, y)
+    np.testing.assert_array_equal(given.family_.phi, phi)
+    lower, upper = full.predict_dist(X[:3]).interval(0.9)[:, 0].T
+    assert np.all(lower < full.predict(X[:3])[:, 0]) and np.all(full.predict(X[:3])[:, 0] < upper)
+
+
+def test_bad_noise_covariances_are_named():
+    y = np.zeros((4, 2))
+    with pytest.raises(ValueError, match=r"shape \(2, 2\); got shape \(3, 3\)"):
+        families.MultivariateGaussian(phi=np.eye(3)).resolve(y)
+    with pytest.raises(ValueError, match="symmetric positive definite"):
+        families.MultivariateGaussian(phi=[[1.0, 2.0], [2.0, 1.0]]).resolve(y)
+    # constant outputs and perfectly correlated ones leave no covariance to start from: still a start
+    start = families.MultivariateGaussian().resolve(np.repeat(np.arange(5.0)[:, None], 2, axis=1))
+    assert np.linalg.eigvalsh(start.phi)[0] > 0
+    assert families.MultivariateGaussian().resolve(np.ones((5, 2))).phi[0, 0] == pytest.approx(0.5)
+
+
+# ---- memory ----------------------------------------------------------------------------------------------
+def test_blocks_that_do_not_fit_are_refused_before_allocation():
+    y = np.tile(np.eye(3), (60_000, 1, 1))
+    with pytest.raises(MemoryError, match=r"6×6 blocks for 60000 rows need \d+\.\d GiB.*Use fewer rows"):
+        check_memory(len(y), families.Wishart().resolve(y).latent_dim)

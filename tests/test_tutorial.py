@@ -1,0 +1,55 @@
+"""The pages in docs are executed as they stand."""
+
+import ast
+import re
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+
+matplotlib.use("Agg")
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), flags=re.S | re.M)
+
+
+def test_the_tutorial_runs_and_says_what_it_shows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    world = {}
+    for code in blocks("tutorial_own_family.md"):
+        exec(compile(code, "tutorial_own_family.md", "exec"), world)
+    out = capsys.readouterr().out
+    assert "ZeroTruncatedPoisson(): 14 checks passed" in out and "not checked" not in out
+    said = re.search(r"first line of what it prints is `(.*?)`", (DOCS / "tutorial_own_family.md").read_text(), re.S)
+    assert said.group(1).replace("\n", " ") in out
+    # the model that is right explains the data better, and stays above one day
+    gain = world["model"].log_marginal_likelihood_value_ - world["naive"].log_marginal_likelihood_value_
+    assert round(gain) == 32
+    assert world["low"].min() >= 1.0 > world["naive_low"].min()
+    assert (tmp_path / "zero_truncated_poisson.png").stat().st_size > 5000
+    # and it is the truth that was drawn from, well within the band
+    mean = world["model"].predict(world["age"])
+    rate = np.exp(world["truth"])
+    np.testing.assert_allclose(mean, rate / -np.expm1(-rate), rtol=0.35)
+
+
+def test_the_family_of_the_tutorial_takes_at_most_twenty_lines():
+    code = next(b for b in blocks("tutorial_own_family.md") if "class ZeroTruncatedPoisson" in b)
+    definition = next(n for n in ast.parse(code).body if isinstance(n, ast.ClassDef))
+    assert definition.end_lineno - definition.lineno + 1 <= 20
+
+
+@pytest.mark.parametrize("page", ["tutorial_own_family.md", "families.md"])
+def test_links_between_pages_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (DOCS / page).read_text()):
+        assert (DOCS / target).exists(), target
+
+
+def test_the_table_of_families_is_complete():
+    from ggpm import families
+
+    listed = set(re.findall(r"^\| `(\w+)`", (DOCS / "families.md").read_text(), flags=re.M))
+    assert listed == set(families.FAMILIES)
