@@ -6,6 +6,7 @@ of small terms), divergences that vanish quadratically, and the truncated normal
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,28 @@ _DIGAMMA_SERIES = (
 _STIRLING_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 
 
+_DIGAMMA_EVEN = tuple(c for _, c in _DIGAMMA_SERIES[1:])  # of z^-2, z^-4, ...
+
+
+def _horner(x: Array, coefficients: tuple[float, ...]) -> Array:
+    out = np.full_like(x, coefficients[-1])
+    for c in coefficients[-2::-1]:
+        out *= x
+        out += c
+    return out
+
+
+def _by_size(z: Array, series: Callable[[Array], Array], direct: Callable[[Array], Array]) -> Array:
+    """``series(z)`` where z is large, ``direct(z)`` elsewhere; neither is computed for nothing."""
+    z = np.asarray(z, dtype=float)
+    large = z >= _LARGE
+    if large.all():
+        return series(z)
+    if not large.any():
+        return direct(z)
+    return np.where(large, series(np.maximum(z, _LARGE)), direct(np.minimum(z, _LARGE)))
+
+
 # ---- pieces of Stirling's formula --------------------------------------------------------------------------
 def stirling_error(z: Array) -> Array:
     """``log Gamma(z) - (z - 1/2) log z + z - log(2 pi)/2`` for z > 0: what Stirling's formula leaves.
@@ -42,12 +65,14 @@ def stirling_error(z: Array) -> Array:
     >>> float(stirling_error(np.array(1e8)).round(18))
     8.33333333e-10
     """
-    z = np.asarray(z, dtype=float)
-    big, small = np.maximum(z, _LARGE), np.minimum(z, _LARGE)
-    inv2 = 1.0 / big**2
-    series = np.polynomial.polynomial.polyval(inv2, _STIRLING_SERIES) / big
-    direct = gammaln(small + 1.0) - (small + 0.5) * np.log(small) + small - HALF_LOG_2PI
-    return np.where(z >= _LARGE, series, direct)
+
+    def series(z: Array) -> Array:
+        return _horner(1.0 / z**2, _STIRLING_SERIES) / z
+
+    def direct(z: Array) -> Array:
+        return gammaln(z + 1.0) - (z + 0.5) * np.log(z) + z - HALF_LOG_2PI
+
+    return _by_size(z, series, direct)
 
 
 def log_minus_digamma1p(z: Array) -> Array:
@@ -56,10 +81,12 @@ def log_minus_digamma1p(z: Array) -> Array:
     >>> float(log_minus_digamma1p(np.array(1e8)).round(17))
     -4.99999999e-09
     """
-    z = np.asarray(z, dtype=float)
-    big, small = np.maximum(z, _LARGE), np.minimum(z, _LARGE)
-    series = -0.5 / big + sum(c * big ** (-p) for p, c in _DIGAMMA_SERIES[1:])
-    return np.where(z >= _LARGE, series, np.log(small) - digamma(1.0 + small))
+
+    def series(z: Array) -> Array:
+        w = 1.0 / z
+        return w * (w * _horner(w * w, _DIGAMMA_EVEN) - 0.5)
+
+    return _by_size(z, series, lambda z: np.log(z) - digamma(1.0 + z))
 
 
 def log_minus_digamma(z: Array) -> Array:
