@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import sys
 from typing import Any
 
@@ -59,16 +61,16 @@ def fit_sparse(estimator: Any, X: Any, y: Any, offset: Any) -> None:
     names = priors.names_of(kernels, family)
     length = median_distance(sample.X) if estimator.kernel is None else 1.0
     prior = priors.resolve(estimator.priors, names, estimator.kernel is None, family, length)
-    n_iter, converged = 0, True
+    n_iter, converged, start = 0, True, None
     if estimator.optimizer is not None:
-        evidence, found = _learn(estimator, settings, evidence, prior, sample, rng)
+        evidence, found, start = _learn(estimator, settings, evidence, prior, sample, rng)
         n_iter, converged = sum(o.n_iter for o in found), all(o.converged for o in found)
         if not converged:
             warn_unconverged(
                 f"the hyperparameter search stopped early ({found[-1].message}). Scale the inputs, widen the bounds, "
                 "or try n_restarts_optimizer=3."
             )
-    value, _, approximation = evidence.evaluate(gradient=False)
+    value, _, approximation = evidence.evaluate(start=start, gradient=False)
     if not approximation.converged:
         warn_unconverged(
             "the posterior mode was not found to full precision; predictions may be off. Try "
@@ -158,30 +160,46 @@ def _learn(
     prior: priors.Priors | None,
     sample: Chunk,
     rng: np.random.Generator,
-) -> tuple[SparseEvidence, list[Optimum]]:
-    """Hyperparameters from the sample, then from all rows; then with the inducing inputs, if asked for."""
+) -> tuple[SparseEvidence, list[Optimum], Any]:
+    """Hyperparameters from samples, then from all rows; then with the inducing inputs, if asked for.
+
+    Every search starts from the hyperparameters, the posterior and the curvature that the one before ended with.
+    """
     found: list[Optimum] = []
-    restarts, inverse_hessian = estimator.n_restarts_optimizer, None
-    n = evidence.rows.n_rows
+    restarts, inverse_hessian, start = estimator.n_restarts_optimizer, None, None
     if evidence.theta.size:
-        if settings.warmup and 4 * len(sample) <= n:
-            small = SparseEvidence(
-                evidence.family, evidence.kernels, ArrayRows(sample.X, sample.y, sample.offset), evidence.Z,
-                evidence.inference, evidence.jitter,
-            )  # fmt: skip
-            start = _maximise(estimator, small, prior, settings, restarts, rng, "sample")
-            evidence, restarts = evidence.at(start.theta), 0
+        sizes = _sizes(evidence, len(sample), settings)
+        for size, following in itertools.pairwise(sizes):
+            part = sample
+            if size > len(sample):
+                part = joined(evidence.rows.collect(take, (_sample_indices(evidence.rows.n_rows, size, rng),)))
+            small = copy.copy(evidence)
+            small.rows = ArrayRows(part.X, part.y, part.offset)
+            first, start = _maximise(
+                estimator, small, prior, settings, restarts, rng, f"{size} rows", inverse_hessian, start
+            )
+            evidence, restarts = evidence.at(first.theta), 0
             low, high = evidence.bounds.T
-            if np.all((start.theta > low) & (start.theta < high)):
-                # the information grows with the rows
-                inverse_hessian = start.inverse_hessian * (len(sample) / n)
-        best = _maximise(estimator, evidence, prior, settings, restarts, rng, "all rows", inverse_hessian)
+            inside = np.all((first.theta > low) & (first.theta < high))
+            # the information grows with the rows
+            inverse_hessian = first.inverse_hessian * (size / following) if inside else None
+        best, start = _maximise(estimator, evidence, prior, settings, restarts, rng, "all rows", inverse_hessian, start)
         evidence = evidence.at(best.theta)
         found.append(best)
     if settings.optimise:
-        evidence, joint = _move_inputs(estimator, evidence, prior, sample, settings)
+        evidence, joint, start = _move_inputs(estimator, evidence, prior, sample, settings)
         found.append(joint)
-    return evidence, found
+    return evidence, found, start
+
+
+def _sizes(evidence: SparseEvidence, sample: int, settings: Any) -> list[int]:
+    """How many rows to learn from, one after the other: samples while they are a quarter at most, then all."""
+    n = evidence.rows.n_rows
+    # a user's expansion point belongs to the rows in their order, which a sample does not keep
+    given = isinstance(getattr(evidence.inference, "expansion", None), np.ndarray)
+    if not settings.warmup or given:
+        return [n]
+    return [size for size in (sample, 10 * sample) if 4 * size <= n] + [n]
 
 
 def _maximise(
@@ -192,9 +210,11 @@ def _maximise(
     restarts: int,
     rng: Any,
     what: str,
-    inverse_hessian: Array | None = None,
-) -> Optimum:
-    warm: dict[str, Any] = {"start": None}
+    inverse_hessian: Array | None,
+    start: Any,
+) -> tuple[Optimum, Any]:
+    """The best hyperparameters, and the posterior of the last evaluation as a start for another."""
+    warm: dict[str, Any] = {"start": start}
 
     def objective(theta: Array) -> tuple[float, Array]:
         value, gradient, approximation = evidence.at(theta).evaluate(start=warm["start"])
@@ -202,16 +222,17 @@ def _maximise(
         assert gradient is not None
         return _with_prior(prior, theta, value, gradient)
 
-    return maximise(
+    best = maximise(
         objective, evidence.theta, evidence.bounds, optimizer=estimator.optimizer, n_restarts=restarts,
         rng=rng, report=_report(what) if estimator.verbose else None, ftol=settings.ftol,
         inverse_hessian=None if callable(estimator.optimizer) else inverse_hessian,
     )  # fmt: skip
+    return best, warm["start"]
 
 
 def _move_inputs(
     estimator: Any, evidence: SparseEvidence, prior: priors.Priors | None, sample: Chunk, settings: Any
-) -> tuple[SparseEvidence, Optimum]:
+) -> tuple[SparseEvidence, Optimum, Any]:
     """Hyperparameters and inducing inputs together; the inputs in units of the features' spread."""
     p, Z = evidence.theta.size, evidence.Z
     spread = sample.X.std(axis=0)
@@ -237,7 +258,7 @@ def _move_inputs(
         optimizer=estimator.optimizer, report=_report("inducing inputs") if estimator.verbose else None,
         ftol=settings.ftol,
     )  # fmt: skip
-    return at(best.theta), best
+    return at(best.theta), best, warm["start"]
 
 
 def _with_prior(prior: priors.Priors | None, theta: Array, value: float, gradient: Array) -> tuple[float, Array]:

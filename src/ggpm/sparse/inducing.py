@@ -57,7 +57,7 @@ class Inducing:
     jitter: float = 1e-8
     sample_rows: int = 10_000
     warmup: bool = True
-    ftol: float = 1e-9
+    ftol: float = 1e-7
     chunk_rows: int = 65_536
 
     def __post_init__(self) -> None:

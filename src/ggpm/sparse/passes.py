@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import blas
 
 from ggpm import kernels as kernels_module
-from ggpm._linalg import cholesky, solve_lower
+from ggpm._linalg import cholesky, mirror, solve_lower
 from ggpm.curvature import Blocks, Curvature, Diagonal, Kronecker
 from ggpm.families.base import Family
 from ggpm.kernels import KernelEvaluation
@@ -152,11 +153,11 @@ def gradient_pass(chunk: Chunk, model: Model, v: Array, P: Array, expected: bool
     U = site.U.dense() if coupled else site.U.gamma  # type: ignore[attr-defined]
     # G = dL/dA without its rank-one terms (u + s) v^T, which join after the triangular solve
     G = [np.zeros((c, M)) for _ in model.kernels]
-    for k, product in enumerate(products):
-        for position, j in enumerate(range(D) if coupled else (k,)):
-            B = product[:, position]
-            B *= -(U[:, j, k] if coupled else U[:, k])[:, None]
-            G[model.of(j)] += B
+    for p in products:
+        B = p.value
+        B *= -(U[:, p.j, p.k] if coupled else U[:, p.k])[:, None]
+        G[model.of(p.j)] += B
+    for k in range(D):
         G[model.of(k)] += (U[:, k, k] if coupled else U[:, k])[:, None] * A[model.of(k)]
     del products
     s, grad_phi = model.sites.pull(model.family, chunk, f, V, expected)
@@ -204,27 +205,38 @@ def unwhiten(model: Model, v: Array) -> Array:
     return np.stack([solve_lower(model.L[model.of(j)], v[j], transposed=True) for j in range(model.D)])
 
 
-def _products(model: Model, A: Sequence[Array], P: Array, coupled: bool) -> list[Array]:
-    """``a_k^T P_kj`` for every k and all j, or j = k alone if the dimensions are not coupled: (c, j, M) each."""
+@dataclass(frozen=True)
+class _Product:
+    """``A_k P_kj`` (c, M): the cotangent of A_j takes ``-U_jk`` times it, and V_kj is ``share a_j^T`` of its rows."""
+
+    k: int
+    j: int
+    value: Array
+    share: float = 1.0
+
+
+def _products(model: Model, A: Sequence[Array], P: Array, coupled: bool) -> list[_Product]:
+    """All products of the whitened rows with the blocks of the covariance P of v."""
+    D = model.D
     if not coupled:
-        return [(A[model.of(k)] @ P[k, :, k])[:, None] for k in range(model.D)]
-    return [
-        (A[model.of(k)] @ P[k].reshape(model.M, -1)).reshape(len(A[0]), model.D, model.M) for k in range(model.D)
-    ]  # fmt: skip
+        return [_Product(k, k, A[model.of(k)] @ P[k, :, k]) for k in range(D)]
+    if len(A) == 1:
+        # the pairs (k, j) and (j, k) meet in one symmetric matrix: D(D+1)/2 products instead of D²
+        return [
+            _Product(k, j, A[0] @ (P[k, :, k] if j == k else P[k, :, j] + P[j, :, k]), 1.0 if j == k else 0.5)
+            for k, j in pairs(D, True)
+        ]
+    return [_Product(k, j, A[k] @ P[k, :, j]) for k in range(D) for j in range(D)]
 
 
-def _marginals(model: Model, X: Array, A: Sequence[Array], products: Sequence[Array]) -> Blocks | Diagonal:
+def _marginals(model: Model, X: Array, A: Sequence[Array], products: Sequence[_Product]) -> Blocks | Diagonal:
     """Covariance of the latent at every row, what the inducing points leave unexplained included."""
     D, left = model.D, model.unexplained(X, A)
-    if products[0].shape[1] != D or D == 1:
-        own = [np.einsum("cm,cm->c", p[:, 0], A[model.of(k)]) for k, p in enumerate(products)]
-        return Diagonal(left + np.stack(own, axis=1))
-    V = np.empty((len(X), D, D))
-    for k, product in enumerate(products):
-        for j in range(k, D):
-            V[:, k, j] = V[:, j, k] = np.einsum("cm,cm->c", product[:, j], A[model.of(j)])
+    V = np.zeros((len(X), D, D))
+    for p in products:
+        V[:, p.k, p.j] = V[:, p.j, p.k] = p.share * np.einsum("cm,cm->c", p.value, A[model.of(p.j)])
     V[:, range(D), range(D)] += left
-    return Blocks(V)
+    return Diagonal(np.einsum("cjj->cj", V)) if len(products) == D else Blocks(V)
 
 
 def _pull(e: KernelEvaluation, G: Array, inputs: bool) -> tuple[Array, Array | float]:
@@ -245,13 +257,34 @@ def _weighted_sums(A: Sequence[Array], u: Array) -> Array:
 
 def _precision(model: Model, A: Sequence[Array], U: Curvature) -> Array:
     """``sum_i U_i^jk a_i^j (a_i^k)^T`` for the pairs j <= k, (pairs, M, M)."""
-    D, M = model.D, model.M
+    D = model.D
     if isinstance(U, Diagonal):
-        return np.stack([(A[model.of(j)] * U.gamma[:, j, None]).T @ A[model.of(j)] for j in range(D)])
+        return np.stack([_weighted_gram(A[model.of(j)], U.gamma[:, j]) for j in range(D)])
     if isinstance(U, Kronecker) and len(A) == 1:
-        one = (A[0] * U.weight[:, None]).T @ A[0]
+        one = _weighted_gram(A[0], U.weight)
         return np.stack([U.matrix[j, k] * one for j, k in pairs(D, True)])
-    dense, out = U.dense(), np.empty((D * (D + 1) // 2, M, M))
-    for p, (j, k) in enumerate(pairs(D, True)):
-        np.matmul((A[model.of(j)] * dense[:, j, k, None]).T, A[model.of(k)], out=out[p])
-    return out
+    dense, blocks = U.dense(), []
+    for j, k in pairs(D, True):
+        a, b = A[model.of(j)], A[model.of(k)]
+        blocks.append(_weighted_gram(a, dense[:, j, k]) if a is b else (a * dense[:, j, k, None]).T @ b)
+    return np.stack(blocks)
+
+
+def _weighted_gram(A: Array, w: Array) -> Array:
+    """``sum_i w_i a_i a_i^T``: symmetric, so that half the products of a general one are enough.
+
+    Rows of either sign go through the square root of |w|, and the two sums are subtracted.
+    """
+    root = np.sqrt(np.abs(w))
+    negative = w < 0
+    if not negative.any():
+        return _gram(A * root[:, None])
+    if negative.all():
+        return -_gram(A * root[:, None])
+    positive = ~negative
+    return _gram(A[positive] * root[positive, None]) - _gram(A[negative] * root[negative, None])
+
+
+def _gram(B: Array) -> Array:
+    # a C-ordered B is the Fortran-ordered transpose: nothing is copied
+    return mirror(blas.dsyrk(1.0, B.T, lower=1))
