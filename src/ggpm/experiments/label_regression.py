@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 DATA = {"wine": load_wine, "iris": load_iris}
 INFERENCES: dict[str, Any] = {"Taylor, c = 0": Taylor(c=0), "Taylor, c = 1": "taylor", "Laplace": "laplace"}
-REGRESSION = "label regression (scikit-learn)"
+REGRESSION = "label regression"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,6 @@ def trial(settings: Settings, task: tuple[str, int, int]) -> list[Row]:
     X_train, X_test = scaler.transform(X[train]), scaler.transform(X[test])
     kernel = ConstantKernel(1.0) * RBF(median_distance(X_train))
     rows = []
-    latent = None
     for method, inference in INFERENCES.items():
         model = GGPClassifier(kernel, inference=inference).fit(X_train, y[train])
         accuracy, log_loss = _scores(model.predict_proba(X_test), y[test])
@@ -88,5 +87,5 @@ def run(settings: Settings, seed: int, runner: Runner) -> Report:
         loss = None if method == REGRESSION else float(column(these, "log_loss").mean())
         gap = f"{column(these, 'difference_from_taylor_c0').max():.1e}" if method == REGRESSION else ""
         body.append([data, method, float(column(these, "accuracy").mean()), loss, gap])
-    columns = ["data", "method", "accuracy", "log loss", "largest difference from the latent mean of Taylor, c = 0"]
+    columns = ["data", "method", "accuracy", "log loss", "largest difference from Taylor, c = 0"]
     return Report("labels", rows, [Table(f"Label regression, {settings.folds}-fold cross-validation", columns, body)])

@@ -150,13 +150,13 @@ def publish(report: Report, out: Path) -> None:
             writer.writerow([f"# {table.title}"])
             writer.writerow(table.columns)
             writer.writerows(table.cells())
-    console = require("rich.console").Console()
+    console = _console()
     rich_table = require("rich.table")
     for table in report.tables:
-        shown = rich_table.Table(title=table.title, title_justify="left")
+        shown = rich_table.Table(title=table.title, title_justify="left", padding=(0, 1, 0, 0))
         for j, column in enumerate(table.columns):
             text = table.rows and all(isinstance(row[j], str) for row in table.rows)
-            shown.add_column(column, justify="left" if text else "right")
+            shown.add_column(column, justify="left" if text else "right", overflow="fold")
         for cells in table.cells():
             shown.add_row(*cells)
         console.print(shown)
@@ -167,6 +167,12 @@ def publish(report: Report, out: Path) -> None:
         report.draw(folder / f"{report.name}.png")
     names = "results.csv, summary.csv" + (f", {report.name}.png" if report.draw is not None else "")
     console.print(f"written: {folder}/ ({names})")
+
+
+def _console() -> Any:
+    console = require("rich.console").Console()
+    # a file or a pipe has no width of its own, and a table cut at 80 columns says nothing
+    return console if console.is_terminal else require("rich.console").Console(width=160)
 
 
 def seeds(seed: int, count: int) -> list[np.random.SeedSequence]:

@@ -1,0 +1,264 @@
+"""The paper's experiments at toy size: what they compute, that they repeat, and what they say when misused."""
+
+import csv
+import warnings
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from skimage import io
+from sklearn.exceptions import ConvergenceWarning
+
+from cases import DATA, needs_data
+from ggpm.baselines import wrap
+from ggpm.experiments import annotation, features, label_regression, runner, simplex, triangle
+from ggpm.experiments.command import reproduce
+from ggpm.experiments.runner import Runner, Table, publish, seeds
+
+QUIET = Runner(jobs=1, progress=False)
+TRIANGLE = triangle.Settings(sizes=(4, 6), trials=1, n_test=20)
+SIMPLEX = simplex.Settings(trials=1, n=40, n_test=30, grid=5, choices=0)
+
+
+# ---- runner ------------------------------------------------------------------------------------------------------
+def test_rows_are_the_same_for_one_process_and_two():
+    one = triangle.run(TRIANGLE, 3, QUIET)
+    two = triangle.run(TRIANGLE, 3, Runner(jobs=2, progress=False))
+    assert one.rows == two.rows
+    assert [table.cells() for table in one.tables] == [table.cells() for table in two.tables]
+    assert triangle.run(TRIANGLE, 4, QUIET).rows != one.rows
+
+
+def test_published_folder_holds_rows_tables_and_figure(tmp_path, capsys):
+    report = triangle.run(TRIANGLE, 0, QUIET)
+    publish(report, tmp_path)
+    folder = tmp_path / "triangle"
+    with (folder / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(report.rows) == 2 * (5 * 2 + 2)
+    assert float(rows[0]["error"]) == report.rows[0]["error"]  # full precision
+    assert (folder / "summary.csv").read_text().count("#") == len(report.tables)
+    assert io.imread(folder / "triangle.png").shape[1] > 1000
+    shown = capsys.readouterr().out
+    assert "VM-Lap" in shown and "results.csv" in shown
+
+
+def test_missing_package_is_named_with_the_remedy():
+    with pytest.raises(runner.MissingExtra, match=r"no_such_package.*pip install .*experiments"):
+        runner.require("no_such_package.inner")
+
+
+def test_table_rounds_floats_and_leaves_the_rest():
+    assert Table("t", ["a"], [[0.12345], [3], [None], ["x"]], digits=2).cells() == [["0.12"], ["3"], [""], ["x"]]
+
+
+# ---- triangle ----------------------------------------------------------------------------------------------------
+def test_shapes_are_rotations_of_one_triangle_by_the_heading():
+    rng = np.random.default_rng(0)
+    shapes = triangle.Shapes.random(rng, noise=0.0)
+    X, y = shapes.observe(rng, 50)
+    assert np.all((-np.pi <= y) & (y < np.pi))
+    z = X[:, 0::2] + 1j * X[:, 1::2]
+    assert np.allclose(z * np.exp(-1j * y)[:, None], shapes.corners * np.exp(-1j * shapes.heading))
+    noisy, _ = triangle.Shapes(shapes.corners, shapes.heading, 0.1).at(np.random.default_rng(1), np.zeros(4000))
+    assert np.std(noisy - noisy.mean(axis=0)) == pytest.approx(0.1, rel=0.03)  # 24000 draws: 0.5 % standard error
+
+
+def test_every_size_of_a_trial_sees_the_same_shapes():
+    stream = seeds(0, 1)[0]
+    rows = {n: triangle.trial(TRIANGLE, (0, n, stream)) for n in (4, 6)}
+    again = triangle.trial(TRIANGLE, (0, 4, stream))
+    assert rows[4] == again
+    nls = [next(r["error"] for r in rows[n] if r["method"] == "NLS") for n in (4, 6)]
+    assert nls[0] != nls[1] and max(nls) < 0.5
+
+
+def test_best_kernel_and_evidence_kernel_are_chosen_as_said():
+    rows = [
+        {"n": 5, "trial": t, "method": "VM-Lap", "kernel": k, "error": e, "log_evidence": v}
+        for t, k, e, v in [(0, "linear", 1.0, 9.0), (0, "rbf", 4.0, 1.0), (1, "linear", 2.0, 1.0), (1, "rbf", 3.0, 9.0)]
+    ]
+    chosen = triangle.with_choices(rows)
+    assert triangle.errors(chosen, "VM-Lap", "best", 5).tolist() == [1.0, 2.0]  # the smaller mean
+    assert triangle.errors(chosen, "VM-Lap", "evidence", 5).tolist() == [1.0, 3.0]  # per trial
+
+
+def test_von_mises_models_beat_the_angle_and_the_neighbour():
+    settings = triangle.Settings(sizes=(20,), trials=3, n_test=50)
+    rows = triangle.with_choices(triangle.run(settings, 0, QUIET).rows)
+    nls = triangle.errors(rows, "NLS", "best", 20).mean()
+    for method in ("VM-Lap", "VM-Tay"):
+        own = triangle.errors(rows, method, "best", 20)
+        for other in ("GPR (angle)", "NN"):
+            assert own.mean() < 0.6 * triangle.errors(rows, other, "best", 20).mean()
+        assert own.mean() < 1.5 * nls
+
+
+# ---- simplex -----------------------------------------------------------------------------------------------------
+def test_quantised_targets_are_equal_shares_of_what_exceeds_the_threshold():
+    problem = simplex.make(SIMPLEX, seeds(0, 1)[0])
+    p = problem.truth(problem.X)
+    assert np.allclose(p.sum(axis=1), 1)
+    present = p > 0.2
+    assert np.allclose(problem.y, present / present.sum(axis=1, keepdims=True))
+    assert (problem.y == 0).any()
+    kept = simplex.make(SIMPLEX, seeds(0, 1)[0], "value")
+    assert np.array_equal(kept.X, problem.X)
+    assert np.allclose(kept.y, p * present / (p * present).sum(axis=1, keepdims=True))
+    with pytest.raises(ValueError, match="reading"):
+        simplex.quantise(p, "other")
+
+
+def test_truth_is_bayes_rule():
+    problem = simplex.make(SIMPLEX, seeds(0, 1)[0])
+    x = np.array([[0.3, -0.4]])
+    density = np.exp(-0.5 * ((x - problem.centres) ** 2).sum(axis=1))
+    assert np.allclose(problem.truth(x)[0], density / density.sum())
+
+
+def test_dirichlet_laplace_is_below_cgp_and_gpc():
+    settings = simplex.Settings(trials=1, n_test=300, grid=15, choices=0)
+    report = simplex.run(settings, 0, QUIET)
+    assert report.tables[1].rows[0][-1] == "yes"
+    mae = {row["method"]: row["mae"] for row in report.rows}
+    assert mae["Dirichlet-Laplace"] < 0.045
+
+
+def test_simplex_figure_is_drawn(tmp_path):
+    simplex.draw(SIMPLEX, seeds(0, 1)[0], tmp_path / "maps.png")
+    assert io.imread(tmp_path / "maps.png").shape[0] > 500
+
+
+# ---- label regression --------------------------------------------------------------------------------------------
+def test_taylor_without_coupling_is_label_regression_on_a_real_data_set():
+    rows = label_regression.trial(label_regression.FAST, ("wine", 0, 0))
+    found = {row["method"]: row for row in rows}
+    # two solvers of one linear system with condition number below 1e3
+    assert found[label_regression.REGRESSION]["difference_from_taylor_c0"] < 1e-11
+    assert found[label_regression.REGRESSION]["accuracy"] == found["Taylor, c = 0"]["accuracy"] > 0.9
+    assert found["Laplace"]["accuracy"] > 0.9
+
+
+# ---- annotation --------------------------------------------------------------------------------------------------
+def test_f_scores_by_hand():
+    scores = np.array([[3.0, 2.0, 1.0], [1.0, 3.0, 2.0], [3.0, 2.0, 1.0]])
+    present = np.array([[True, False, True], [False, True, False], [False, True, False]])
+    # k = 1: word 0 given twice, once right; word 1 given once, right; word 2 never
+    expected = np.mean([2 * 0.5 * 1 / 1.5, 2 * 1 * 0.5 / 1.5, 0.0])
+    curve = annotation.f_scores(scores, present)
+    assert curve[0] == pytest.approx(expected)
+    precision = present.mean(axis=0)  # k = 3: everything given, recall one
+    assert curve[2] == pytest.approx(np.mean(2 * precision / (precision + 1)))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Twenty small pictures: the sky is blue, the grass is green, the night is dark."""
+    rng = np.random.default_rng(0)
+    lines = ["file,sky,grass,night"]
+    for i in range(20):
+        sky, grass, night = i % 2, (i // 2) % 2, int(i % 4 == 0)
+        image = np.full((12, 12, 3), 128 if not night else 10, dtype=float)
+        if sky:
+            image[:6] = (60, 120, 230)
+        if grass:
+            image[6:] = (40, 180, 50)
+        noisy = np.clip(image + rng.normal(0, 8, image.shape), 0, 255).astype(np.uint8)
+        io.imsave(tmp_path / f"{i}.png", noisy, check_contrast=False)
+        lines.append(f"{i}.png,{sky},{grass},{int(not sky and not grass)}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    return tmp_path
+
+
+@pytest.mark.parametrize("space", ["luv", "hsv"])
+def test_histograms_sum_to_one_and_tell_colours_apart(space):
+    blue, green = np.zeros((2, 5, 5, 3), dtype=np.uint8)
+    blue[..., 2], green[..., 1] = 255, 255
+    a, b = features.color_histogram(blue, space), features.color_histogram(green, space)
+    assert a.sum() == pytest.approx(1.0) and a.shape == (np.prod(features.BINS[space]),)
+    assert a @ b == 0.0
+    half = np.concatenate([blue, green])
+    assert np.allclose(features.color_histogram(half, space), (a + b) / 2)
+
+
+def test_all_srgb_colours_lie_within_the_ranges_of_luv():
+    levels = np.linspace(0, 1, 18)
+    cube = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(1, -1, 3)
+    from skimage.color import rgb2luv
+
+    pixels = rgb2luv(cube).reshape(-1, 3)
+    low, high = np.array(features.RANGES["luv"]).T
+    assert np.all(pixels >= low - 1e-6) and np.all(pixels <= high + 1e-6)
+
+
+def test_annotation_from_a_folder_of_images(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(annotation, "AMPLITUDES", (5.0,))
+    monkeypatch.setattr(annotation, "LENGTHS", (1.0, 2.0))
+    data = features.read(folder, "hsv")
+    assert data.words == ("sky", "grass", "night") and data.X.shape == (20, 128)
+    settings = annotation.Settings(splits=2, train=0.7, folds=2, choices=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        report = annotation.run(settings, 0, QUIET, data)
+    at_one = {row[0]: row[1] for row in report.tables[0].rows}
+    assert at_one["Dirichlet (cross-validated)"] > at_one["hard ranking"]
+    assert at_one["GPC (cross-validated)"] > at_one["hard ranking"]
+    last = [row[-1] for row in report.tables[0].rows]
+    assert np.ptp(last) == 0  # all words given: all methods are the same
+    publish(report, tmp_path / "out")
+    assert (tmp_path / "out" / "annotation" / "annotation.png").is_file()
+
+
+def test_table_of_features_is_read_and_its_faults_are_named(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("image_id,hsv_0,hsv_1,top10_sea,top10_sky\n1,0.5,0.5,1,0\n2,1,0,1,1\n")
+    data = features.read(path, "hsv")
+    assert data.words == ("sea", "sky") and data.X.tolist() == [[0.5, 0.5], [1.0, 0.0]]
+    assert data.present.tolist() == [[True, False], [True, True]]
+    with pytest.raises(ValueError, match=r"luv_\*"):
+        features.read(path, "luv")
+    path.write_text("hsv_0,top10_sea,top10_sky\n1,2,0\n")
+    with pytest.raises(ValueError, match="0 or 1; row 1 has '2'"):
+        features.read(path, "hsv")
+    path.write_text("hsv_0,top10_sea,top10_sky\n1,0,0\n")
+    with pytest.raises(ValueError, match="at least one word"):
+        features.read(path, "hsv")
+    with pytest.raises(ValueError, match=r"labels\.csv"):
+        features.read(tmp_path, "hsv")
+
+
+@needs_data
+def test_shared_table_has_the_papers_size():
+    data = features.read(DATA / "corel5k_482.csv", "luv")
+    assert data.X.shape == (482, 144) and len(data.words) == 10
+    assert round(annotation.Settings().train * len(data.X)) == 300
+
+
+# ---- command -----------------------------------------------------------------------------------------------------
+def test_annotation_without_data_says_what_it_needs():
+    result = CliRunner().invoke(reproduce, ["annotation"])
+    assert result.exit_code == 2
+    for word in ("--data", "labels.csv", "cannot be redistributed", "docs/paper.md"):
+        assert word in " ".join(result.output.split())
+
+
+def test_faulty_annotation_data_is_an_error_message_not_a_traceback(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
+    result = CliRunner().invoke(reproduce, ["annotation", "--data", str(tmp_path / "t.csv"), "--quiet"])
+    assert result.exit_code == 1 and "hsv_*" in result.output and result.exception.__class__ is SystemExit
+
+
+def test_labels_command_writes_and_shows(tmp_path, monkeypatch):
+    monkeypatch.setattr(label_regression, "FAST", label_regression.Settings(folds=2, data=("iris",)))
+    result = CliRunner().invoke(reproduce, ["labels", "--fast", "--jobs", "1", "--quiet", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "labels" / "results.csv").is_file()
+
+
+def test_full_size_is_the_papers():
+    assert triangle.Settings().trials == 50 and triangle.Settings().n_test == 100
+    assert min(triangle.Settings().sizes) == 3 and max(triangle.Settings().sizes) == 100
+    assert triangle.Settings().noise == 0.1
+    assert annotation.Settings().splits == 10
+    assert simplex.Settings().trials == 10 and simplex.THRESHOLD == 0.2
+    assert np.array_equal(wrap([np.pi]), [-np.pi])
