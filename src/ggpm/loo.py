@@ -25,8 +25,9 @@ from ggpm.posterior import batches
 
 Array = NDArray[np.float64]
 
-# Nodes of the integral: trapezoidal rule for D <= 2, Sobol points above (see ggpm._quadrature.ACCURACIES).
-ACCURACY_LOW_D, ACCURACY_HIGH_D = "fine", "standard"
+# Nodes of the integrals for D > 2 (see ggpm._quadrature.ACCURACIES) when they are reported, and when they are learned
+# from; with one or two latents they are always "fine".
+REPORTED, LEARNED = "fine", "standard"
 
 
 @dataclass(frozen=True)
@@ -69,24 +70,24 @@ def cavities(approximation: Approximation) -> tuple[Array, Array]:
     return approximation.mean - np.einsum("njk,nk->nj", V_c, approximation.z), V_c
 
 
-def log_densities(approximation: Approximation) -> Array:
+def log_densities(approximation: Approximation, accuracy: str = REPORTED) -> Array:
     """log p(y_i | y_-i) of every row, (n,)."""
-    return _evaluate(approximation, gradient=False)[0]
+    return _evaluate(approximation, accuracy, gradient=False)[0]
 
 
 def log_densities_and_cotangent(approximation: Approximation) -> tuple[Array, Cotangent]:
     """The same, with the derivatives of their sum in the posterior of every row."""
-    values, cotangent = _evaluate(approximation, gradient=True)
+    values, cotangent = _evaluate(approximation, LEARNED, gradient=True)
     assert cotangent is not None
     return values, cotangent
 
 
-def _evaluate(approximation: Approximation, gradient: bool) -> tuple[Array, Cotangent | None]:
+def _evaluate(approximation: Approximation, accuracy: str, gradient: bool) -> tuple[Array, Cotangent | None]:
     # Both forms are the same integral. Probabilities are bounded, so nodes of the cavity are safe; densities
     # may be far narrower than the cavity, so there the nodes are those of the posterior, to which the integrand,
     # the likelihood over its own site, is nearly constant.
     form = _at_cavity if approximation.problem.family.finite else _at_posterior
-    return form(approximation, gradient)
+    return form(approximation, accuracy, gradient)
 
 
 def _cavity_cov(approximation: Approximation) -> tuple[Array, Array, Array]:
@@ -111,15 +112,11 @@ def _cholesky(V: Array) -> Array:
     return np.asarray(np.linalg.cholesky(V), dtype=np.float64)
 
 
-def _nodes(D: int) -> tuple[Array, Array]:
-    return matched_nodes(D, ACCURACY_LOW_D if D <= 2 else ACCURACY_HIGH_D)
-
-
-def _at_cavity(approximation: Approximation, gradient: bool) -> tuple[Array, Cotangent | None]:
+def _at_cavity(approximation: Approximation, accuracy: str, gradient: bool) -> tuple[Array, Cotangent | None]:
     z = approximation.z
     V_c, A, _ = _cavity_cov(approximation)
     mean = approximation.mean - np.einsum("njk,nk->nj", V_c, z)
-    values, m_bar, V_c_bar, _, phi = _integrals(approximation, mean, _cholesky(V_c), None, gradient)
+    values, m_bar, V_c_bar, _, phi = _integrals(approximation, mean, _cholesky(V_c), None, accuracy, gradient)
     if not gradient:
         return values, None
     V_c_bar = V_c_bar - symmetric(m_bar, z)
@@ -127,13 +124,13 @@ def _at_cavity(approximation: Approximation, gradient: bool) -> tuple[Array, Cot
     return values, Cotangent(m_bar, A.swapaxes(1, 2) @ V_c_bar @ A, z_bar, V_c @ V_c_bar @ V_c, phi.sum(axis=0))
 
 
-def _at_posterior(approximation: Approximation, gradient: bool) -> tuple[Array, Cotangent | None]:
+def _at_posterior(approximation: Approximation, accuracy: str, gradient: bool) -> tuple[Array, Cotangent | None]:
     # N(m + t | m_c, V_c) / N(m + t | m, V) = exp(t^T U t/2 - z^T t + c), c = log|I - V U|/2 - z^T V_c z/2
     z, U = approximation.z, approximation.U.dense()
     V_c, A, log_det = _cavity_cov(approximation)
     V_c_z = np.einsum("njk,nk->nj", V_c, z)
     R = _cholesky(approximation.solution.marginals().dense())
-    values, m_bar, V_bar, moments, phi = _integrals(approximation, approximation.mean, R, (z, U), gradient)
+    values, m_bar, V_bar, moments, phi = _integrals(approximation, approximation.mean, R, (z, U), accuracy, gradient)
     values = values + 0.5 * log_det - 0.5 * np.sum(z * V_c_z, axis=1)
     if not gradient:
         return values, None
@@ -144,11 +141,13 @@ def _at_posterior(approximation: Approximation, gradient: bool) -> tuple[Array, 
     return values, Cotangent(m_bar, V_bar, -t - V_c_z, U_bar, phi.sum(axis=0))
 
 
-def _integrals(approximation: Approximation, mean: Array, R: Array, site: tuple[Array, Array] | None, gradient: bool):
+def _integrals(
+    approximation: Approximation, mean: Array, R: Array, site: tuple[Array, Array] | None, accuracy: str, gradient: bool
+):
     """log sum_s w_s p(y | m + t_s) [exp(t^T U t/2 - z^T t)], t_s = R x_s, and its derivatives, row by row."""
     p = approximation.problem
     n, D = p.shape
-    x, w = _nodes(D)
+    x, w = matched_nodes(D, "fine" if D <= 2 else accuracy)
     values, m_bar, R_bar = np.empty(n), np.zeros((n, D)), np.zeros((n, D, D))
     t_mean, t_square = np.zeros((n, D)), np.zeros((n, D, D))
     phi = np.zeros((n, p.family.log_hyper.size))

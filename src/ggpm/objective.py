@@ -89,7 +89,7 @@ class Evidence:
         """Sum of the leave-one-out log densities, its gradient in `theta`, and the approximation behind it."""
         evaluations, approximation = self._infer(start)
         if not gradient:
-            return float(loo.log_densities(approximation).sum()), None, approximation
+            return float(loo.log_densities(approximation, loo.LEARNED).sum()), None, approximation
         values, cotangent = loo.log_densities_and_cotangent(approximation)
         pulled = self._pull(evaluations, *self.inference.pullback(approximation, cotangent))
         return float(values.sum()), pulled, approximation

@@ -70,6 +70,16 @@ class Gamma(ScalarFamily):
         info = np.full(np.broadcast_shapes(xi.shape, y.shape), 1.0 / self.phi)
         return info, np.zeros_like(info), -info[..., None]
 
+    def expected_log_prob(self, mean: Array, var: Array, y: Array) -> tuple[Array, Array, Array] | None:
+        """E[log p] for eta ~ N(mean, var), (n,), with its derivatives in both, (n, 1); None if not in closed form."""
+        if self.link != "log":
+            return None
+        # log p is linear in eta and in exp(-eta), and E[exp(-eta)] = exp(-mean + var/2)
+        ratio = y[:, None] * np.exp(0.5 * var - mean) / self.phi
+        at_mean = y / np.exp(mean[:, 0]) / self.phi
+        value = self.log_prob(mean, y) + at_mean - ratio[:, 0]
+        return value, ratio - 1.0 / self.phi, -0.5 * ratio
+
     def expansion(self, y: Array) -> Array:
         return self._link.inverse(np.log(y))[..., None]
 

@@ -93,6 +93,12 @@ class Gaussian(Family):
         change = -self.u(eta, y)[..., None]
         return change * np.eye(change.shape[-2]) if np.ndim(self.phi) else change
 
+    def expected_log_prob(self, mean: Array, var: Array, y: Array) -> tuple[Array, Array, Array]:
+        """E[log p] for eta ~ N(mean, var), (n,), with its derivatives in both, (n, d)."""
+        precision = np.broadcast_to(1.0 / self._variance, var.shape)
+        value = self.log_prob(mean, y) - 0.5 * np.sum(precision * var, axis=-1)
+        return value, self.u(mean, y), -0.5 * precision
+
     def expansion(self, y: Array) -> Array:
         return y.copy()
 

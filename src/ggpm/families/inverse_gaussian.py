@@ -67,6 +67,16 @@ class InverseGaussian(ScalarFamily):
         info = 1.0 / (self.phi * np.exp(xi)) + 0.0 * y
         return info, -info, -info[..., None]
 
+    def expected_log_prob(self, mean: Array, var: Array, y: Array) -> tuple[Array, Array, Array] | None:
+        """E[log p] for eta ~ N(mean, var), (n,), with its derivatives in both, (n, 1); None if not in closed form."""
+        if self.link != "log":
+            return None
+        # log p = log h - (y exp(-2 eta) - 2 exp(-eta) + 1/y)/(2 phi)
+        two = y[:, None] * np.exp(2.0 * var - 2.0 * mean) / self.phi
+        one = np.exp(0.5 * var - mean) / self.phi
+        log_h = -HALF_LOG_2PI - 0.5 * np.log(self.phi) - 1.5 * np.log(y) - 0.5 / (self.phi * y)
+        return log_h + (one - 0.5 * two)[:, 0], two - one, 0.5 * one - two
+
     def expansion(self, y: Array) -> Array:
         return self._link.inverse(np.log(y))[..., None]
 

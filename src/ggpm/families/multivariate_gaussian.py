@@ -44,6 +44,8 @@ class MultivariateGaussian(Gaussian):
     array([[ 4., -2.]])
     """
 
+    expected_log_prob = None  # type: ignore[assignment]  # the parent's is that of independent outputs; nodes are exact
+
     def __init__(self, phi: ArrayLike | None = None, phi_bounds: Bounds = (1e-5, 1e5)):
         self.phi = phi
         self.phi_bounds = phi_bounds

@@ -57,6 +57,14 @@ class Poisson(ScalarFamily):
         mu = np.exp(xi) + 0 * y
         return mu, mu, np.zeros((*mu.shape, 0))
 
+    def expected_log_prob(self, mean: Array, var: Array, y: Array) -> tuple[Array, Array, Array] | None:
+        """E[log p] for eta ~ N(mean, var), (n,), with its derivatives in both, (n, 1); None if not in closed form."""
+        if self.link != "log":
+            return None
+        mu = np.exp(mean + 0.5 * var)  # E[exp(eta)]
+        value = self.log_prob(mean, y) + np.exp(mean[:, 0]) - mu[:, 0]
+        return value, y[:, None] - mu, -0.5 * mu
+
     def expansion(self, y: Array) -> Array:
         return self._link.inverse(np.log(np.maximum(y, 0.5)))[..., None]
 

@@ -1,0 +1,156 @@
+"""Leave-one-out: cavities against refits, gradients against differences, learning by it."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from cases import FAMILIES, kernels, simulate
+from ggpm import GGPClassifier, GGPRegressor, Laplace, Taylor, Variational, families
+from ggpm.kernels import resolve_kernel
+from ggpm.loo import LeaveOneOut, cavities, log_densities
+from ggpm.objective import Evidence
+from ggpm.predictive import Predictive
+
+METHODS = {
+    "taylor": Taylor(),
+    "laplace": Laplace(),
+    "variational, blocks": Variational(sites="blocks", accuracy="coarse", tol=1e-10),
+    "variational, factorised": Variational(sites="factorised", accuracy="coarse", tol=1e-10),
+}
+
+
+def evidence_for(name, inference, n=10, seed=0, shared=True, offset=0.1):
+    X, y, family = simulate(name, n=n, seed=seed)
+    D = family.latent_dim
+    kernel = resolve_kernel(kernels(D, shared), D, X)
+    return Evidence(family, kernel, X, family.encode(y), np.full((n, D), offset), inference)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_gradient_equals_central_differences(name, method):
+    if method.endswith("factorised") and FAMILIES[name][0].resolve(FAMILIES[name][1]).latent_dim == 1:
+        pytest.skip("one latent: the same as blocks")
+    evidence = evidence_for(name, METHODS[method], n=7)
+    value, gradient, a = evidence.leave_one_out()
+    np.testing.assert_allclose(value, log_densities(a, "standard").sum(), rtol=1e-12)
+    h = 1e-5
+    for k, step in enumerate(h * np.eye(evidence.theta.size)):
+        above, below = (evidence.at(evidence.theta + s).leave_one_out(gradient=False)[0] for s in (step, -step))
+        numeric = (above - below) / (2 * h)
+        # 1e-5 of the gradient's size: what central differences resolve where densities are steep (Wishart)
+        assert abs(gradient[k] - numeric) < 1e-5 * (1 + np.abs(gradient).max()), (k, gradient[k], numeric)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_gradient_with_separate_kernels(method):
+    evidence = evidence_for("von_mises", METHODS[method], n=8, shared=False)
+    gradient = evidence.leave_one_out()[1]
+    h = 1e-5
+    for k, step in enumerate(h * np.eye(evidence.theta.size)):
+        above, below = (evidence.at(evidence.theta + s).leave_one_out(gradient=False)[0] for s in (step, -step))
+        np.testing.assert_allclose(gradient[k], (above - below) / (2 * h), atol=1e-7 * (1 + np.abs(gradient).max()))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_densities_are_those_of_the_predictive_distribution_at_the_cavity(name):
+    """Two different quadratures of the same integral."""
+    a = evidence_for(name, Laplace(), n=12).evaluate(gradient=False)[2]
+    mean, cov = cavities(a)
+    predictive = Predictive(a.problem.family, mean + a.problem.offset, cov)
+    D = mean.shape[1]
+    tolerance = 1e-6 if D <= 2 else 0.05  # Sobol points above: 4096 here against 2048 there
+    expected = predictive.log_prob(a.problem.family.decode(a.problem.y))
+    np.testing.assert_allclose(log_densities(a), expected, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "gaussian, 3 outputs"])
+@pytest.mark.parametrize("method", METHODS)
+def test_gaussian_is_exact(name, method):
+    """Rasmussen & Williams eq. 5.10-12: densities from the inverse of K + noise."""
+    evidence = evidence_for(name, METHODS[method], n=15, offset=0.0)
+    a = evidence.evaluate(gradient=False)[2]
+    K, y, expected = a.K[0], a.problem.y, np.zeros(15)
+    for j, phi in enumerate(np.broadcast_to(evidence.family.phi, y.shape[1])):
+        P = np.linalg.inv(K + phi * np.eye(15))
+        var = 1 / np.diag(P)
+        expected += -0.5 * np.log(2 * np.pi * var) - 0.5 * (P @ y[:, j] * var) ** 2 / var
+    np.testing.assert_allclose(log_densities(a), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["poisson", "gamma", "von_mises", "categorical", "ordinal"])
+def test_taylor_is_exactly_a_refit(name):
+    X, y, family = simulate(name, n=14)
+    model = GGPRegressor(family, kernels(family.latent_dim, True), inference="taylor", optimizer=None).fit(X, y)
+    np.testing.assert_allclose(model.loo().pointwise, refits(model, X, y), atol=1e-6 if family.latent_dim < 3 else 0.02)
+
+
+def refits(model, X, y, rows=None):
+    """The real thing: fit on all rows but one, at the same hyperparameters."""
+    out = []
+    for i in range(len(y)) if rows is None else rows:
+        keep = np.arange(len(y)) != i
+        other = GGPRegressor(model.family_, model.kernel_, inference=model.inference, optimizer=None)
+        out.append(other.fit(X[keep], y[keep]).log_predictive_density(X[i : i + 1], y[i : i + 1])[0])
+    return np.array(out)
+
+
+@pytest.mark.parametrize("inference", ["laplace", "variational"])
+@pytest.mark.parametrize("name", ["bernoulli", "poisson", "gamma", "von_mises", "ordinal", "categorical", "dirichlet"])
+def test_close_to_refits(name, inference):
+    """Within 0.02 nats per point on average."""
+    X, y, family = simulate(name, n=60, seed=3)
+    model = GGPRegressor(family, ConstantKernel(1.0) * RBF(1.0) + ConstantKernel(0.3), inference=inference)
+    model.set_params(optimizer=None).fit(X, y)
+    rows = np.arange(0, 60, 6)
+    difference = model.loo().pointwise[rows] - refits(model, X, y, rows)
+    assert np.abs(difference).mean() < 0.02, (np.abs(difference).mean(), np.abs(difference).max())
+
+
+def test_learning_by_leave_one_out():
+    X, y, family = simulate("bernoulli", n=60, seed=1)
+    by_evidence = GGPRegressor(family, 1.0 * RBF(1.0), inference="variational").fit(X, y)
+    by_loo = GGPRegressor(family, 1.0 * RBF(1.0), inference="variational", objective="loo").fit(X, y)
+    assert by_loo.converged_
+    assert by_loo.loo().total > by_evidence.loo().total
+    assert by_loo.log_marginal_likelihood_value_ < by_evidence.log_marginal_likelihood_value_
+    # `log_marginal_likelihood` stays the evidence
+    value = by_loo.log_marginal_likelihood(by_evidence.theta_)
+    np.testing.assert_allclose(value, by_evidence.log_marginal_likelihood_value_, rtol=1e-6)
+
+
+def test_result():
+    loo = LeaveOneOut(np.array([-1.0, -2.0, -3.0, -2.0]))
+    assert loo.total == -8.0 and loo.mean == -2.0
+    np.testing.assert_allclose(loo.standard_error, np.sqrt(4) * np.std([-1, -2, -3, -2], ddof=1))
+    assert "-8" in repr(loo) and "n=4" in repr(loo)
+    with pytest.raises(AttributeError):
+        loo.pointwise = 0
+
+
+def test_classifier_has_it_and_inducing_points_do_not():
+    X, y, _ = simulate("categorical", n=30)
+    model = GGPClassifier(optimizer=None).fit(X, y)
+    assert model.loo().pointwise.shape == (30,)
+    with pytest.raises(ValueError, match="objective must be 'evidence'"):
+        GGPRegressor(inducing=5, objective="loo").fit(X, X[:, 0])
+    sparse = GGPRegressor(inducing=5, optimizer=None).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="inducing=None"):
+        sparse.loo()
+
+
+def test_a_row_without_a_cavity_is_an_error():
+    """Negative curvature of the others can leave no proper posterior; nothing is clipped."""
+    from dataclasses import replace
+
+    from ggpm.inference import InferenceError
+
+    a = evidence_for("poisson", Laplace()).evaluate(gradient=False)[2]
+    too_much = replace(a, U=type(a.U)(10.0 / a.solution.marginals().diag))
+    with pytest.raises(InferenceError, match="leaves no proper posterior"):
+        log_densities(too_much)
+
+
+def test_unknown_objective():
+    with pytest.raises(ValueError, match="objective must be 'evidence' or 'loo'"):
+        GGPRegressor(families.Poisson(), objective="cv").fit(np.zeros((3, 1)), np.ones(3))

@@ -1,0 +1,321 @@
+"""Variational inference: a bound, its gradient, and what it has to do with the other methods, for every family."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from cases import FAMILIES, kernels, simulate
+from ggpm import GGPRegressor, Variational, families
+from ggpm._linalg import NotPositiveDefinite
+from ggpm._quadrature import matched_nodes
+from ggpm.curvature import Blocks, Diagonal
+from ggpm.inference import Laplace
+from ggpm.inference._expectations import SiteMap, expect, root
+from ggpm.inference.base import Problem, kernel_dot
+from ggpm.kernels import resolve_kernel
+from ggpm.objective import Evidence
+
+D1 = [name for name, (f, example) in FAMILIES.items() if f.resolve(example).latent_dim == 1]
+SITES = [(name, s) for name in FAMILIES for s in (["blocks"] if name in D1 else ["blocks", "factorised"])]
+TIGHT = {"tol": 1e-10}  # gradients are as exact as the sites
+
+
+def evidence_for(name, inference, n=12, seed=0, shared=True, offset=0.1, kernel=None):
+    X, y, family = simulate(name, n=n, seed=seed)
+    D = family.latent_dim
+    kernel = kernels(D, shared) if kernel is None else kernel
+    return Evidence(family, resolve_kernel(kernel, D, X), X, family.encode(y), np.full((n, D), offset), inference)
+
+
+def numeric_gradient(function, theta, h=1e-5):
+    steps = h * np.eye(theta.size)
+    return np.array([(function(theta + e) - function(theta - e)) / (2 * h) for e in steps])
+
+
+@pytest.mark.parametrize(("name", "sites"), SITES)
+def test_gradient_equals_central_differences(name, sites):
+    evidence = evidence_for(name, Variational(sites=sites, accuracy="coarse", **TIGHT), n=7)
+    _, gradient, approximation = evidence.evaluate()
+    assert approximation.converged
+    numeric = numeric_gradient(lambda t: evidence.at(t).evaluate(gradient=False)[0], evidence.theta)
+    np.testing.assert_allclose(gradient, numeric, atol=1e-6 * (1 + np.abs(gradient).max()))
+
+
+@pytest.mark.parametrize("name", ["gamma", "von_mises", "categorical"])
+def test_gradient_with_separate_kernels(name):
+    evidence = evidence_for(name, Variational(accuracy="coarse", **TIGHT), shared=False)
+    gradient = evidence.evaluate()[1]
+    numeric = numeric_gradient(lambda t: evidence.at(t).evaluate(gradient=False)[0], evidence.theta)
+    np.testing.assert_allclose(gradient, numeric, atol=1e-6 * (1 + np.abs(gradient).max()))
+
+
+@pytest.mark.parametrize(("name", "sites"), SITES)
+def test_bound_rises_and_is_at_least_that_of_laplaces_sites(name, sites):
+    """Laplace's sites for blocks, their diagonal for factorised ones; both bounds computed apart from the search."""
+    evidence = evidence_for(name, Variational(sites=sites, accuracy="coarse"))
+    _, _, found = evidence.evaluate(gradient=False)
+    trace = np.array(found.trace)
+    assert np.all(np.diff(trace) >= -1e-11 * (1 + np.abs(trace[:-1])))
+    evidence.inference = Laplace()
+    laplace = evidence.evaluate(gradient=False)[2]
+    U = laplace.U.dense()
+    U = U if sites == "blocks" and name not in D1 else U * np.eye(U.shape[-1])
+    floor = elbo(laplace.problem, laplace.K, laplace.z + np.einsum("ijk,ik->ij", U, laplace.mean), U, "coarse")
+    assert found.log_evidence >= floor - 1e-8 * (1 + abs(floor))
+
+
+def elbo(problem, K, lam, U, accuracy):
+    """The bound by dense matrices of order nD, from its definition."""
+    n, D = lam.shape
+    prior = np.zeros((n, D, n, D))
+    for j in range(D):
+        prior[:, j, :, j] = K[min(j, len(K) - 1)] + 1e-12 * np.eye(n)
+    prior = prior.reshape(n * D, n * D)
+    precision = np.zeros((n, D, n, D))
+    precision[np.arange(n), :, np.arange(n), :] = U
+    V = prior @ np.linalg.inv(np.eye(n * D) + precision.reshape(n * D, n * D) @ prior)
+    V = (V + V.T) / 2
+    m = V @ lam.ravel()
+    _, log_det_V = np.linalg.slogdet(V)
+    _, log_det_K = np.linalg.slogdet(prior)
+    P = np.linalg.inv(prior)
+    kl = 0.5 * (np.trace(P @ V) + m @ P @ m - n * D + log_det_K - log_det_V)
+    blocks = V.reshape(n, D, n, D)[np.arange(n), :, np.arange(n), :]
+    diagonal = np.abs(blocks - blocks * np.eye(D)).max() == 0
+    R = np.sqrt(np.einsum("ijj->ij", blocks)) if diagonal else np.linalg.cholesky(blocks)
+    return float(expect(problem, m.reshape(n, D), R, accuracy).value.sum() - kl)
+
+
+@pytest.mark.parametrize(("name", "sites"), SITES)
+def test_bound_equals_its_definition_by_dense_matrices(name, sites):
+    # a rough kernel, so that the inverse of K in the definition keeps its digits
+    from sklearn.gaussian_process.kernels import Matern
+
+    evidence = evidence_for(name, Variational(sites=sites, accuracy="coarse"), n=8, kernel=1.2 * Matern(0.7, nu=0.5))
+    value, _, a = evidence.evaluate(gradient=False)
+    lam = a.z + a.U.dot(a.mean)
+    np.testing.assert_allclose(value, elbo(a.problem, a.K, lam, a.U.dense(), "coarse"), rtol=1e-8, atol=1e-7)
+
+
+@pytest.mark.parametrize(("name", "sites"), SITES)
+def test_bound_is_below_the_true_evidence(name, sites):
+    """n = 3: importance sampling from a Student t around q with 2^15 points; its standard error is computed."""
+    evidence = evidence_for(name, Variational(sites=sites, accuracy="fine"), n=3)
+    value, _, a = evidence.evaluate(gradient=False)
+    evidence.inference = Variational(sites="blocks")  # the better q is the better proposal
+    estimate, error = importance_sampled_evidence(evidence.evaluate(gradient=False)[2])
+    assert error < 0.02  # otherwise the comparison says nothing
+    assert value <= estimate + 4 * error + 1e-6
+    assert value >= estimate - 2.0 - 0.2 * a.mean.size  # and not a useless bound
+
+
+def importance_sampled_evidence(a, size=2**15, df=5.0):
+    """log of the integral of p(y|f) N(f|0, K), with its standard error, by a t proposal built from q."""
+    n, D = a.mean.shape
+    rng = np.random.default_rng(0)
+    K = np.zeros((n, D, n, D))
+    for j in range(D):
+        K[:, j, :, j] = a.K[min(j, len(a.K) - 1)]
+    K = K.reshape(n * D, n * D)
+    U = np.zeros((n, D, n, D))
+    U[np.arange(n), :, np.arange(n), :] = a.U.dense()
+    V = K @ np.linalg.inv(np.eye(n * D) + U.reshape(n * D, -1) @ K)
+    # wider than q along the prior: tails that the sites cut off
+    L = np.linalg.cholesky((V + V.T) / 2 + 0.05 * K)
+    scale = np.sqrt(df / rng.chisquare(df, size))[:, None]
+    x = rng.standard_normal((size, n * D)) * scale
+    f = a.mean.ravel() + x @ L.T
+    from scipy.stats import multivariate_normal, multivariate_t
+
+    log_prior = multivariate_normal(np.zeros(n * D), K).logpdf(f)
+    log_q = multivariate_t(a.mean.ravel(), L @ L.T, df).logpdf(f)
+    p = a.problem
+    with np.errstate(all="ignore"):
+        log_lik = p.family.log_prob(f.reshape(size, n, D) + p.offset, p.y).sum(axis=1)
+    w = np.where(np.isfinite(log_lik), log_lik, -np.inf) + log_prior - log_q
+    total = logsumexp(w) - np.log(size)
+    relative = np.exp(w - total)
+    return total, relative.std() / np.sqrt(size)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "gaussian, 3 outputs", "multivariate_gaussian"])
+def test_gaussian_variational_is_exact(name):
+    variational = evidence_for(name, Variational(sites="blocks")).evaluate()
+    laplace = evidence_for(name, Laplace()).evaluate()
+    np.testing.assert_allclose(variational[0], laplace[0], rtol=1e-10, atol=1e-8)
+    np.testing.assert_allclose(variational[1], laplace[1], rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(variational[2].mean, laplace[2].mean, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_closed_forms_equal_quadrature(name):
+    """Every family with its own expectation against the nodes of "fine" (D = 1: exact to rounding)."""
+    _, y, family = simulate(name, n=10)
+    if getattr(family, "expected_log_prob", None) is None:
+        pytest.skip("no closed form")
+    problem = Problem(family, family.encode(y), np.full((10, family.latent_dim), 0.2))
+    rng = np.random.default_rng(1)
+    mean, R = rng.normal(size=problem.shape), rng.uniform(0.2, 0.9, problem.shape)
+    closed = family.expected_log_prob(mean + 0.2, R**2, problem.y)
+    if closed is None:
+        pytest.skip("no closed form with this link")
+    nodes = expect(Problem(Hidden(family), problem.y, problem.offset), mean, R, "fine")
+    own = expect(problem, mean, R, "fine")
+    np.testing.assert_allclose(own.value, nodes.value, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(own.u, nodes.u, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(own.U.gamma, nodes.U.gamma, rtol=1e-7, atol=1e-8)
+
+
+class Hidden:
+    """A family without its closed forms."""
+
+    def __init__(self, family):
+        self._family = family
+
+    def __getattr__(self, name):
+        if name == "expected_log_prob":
+            raise AttributeError(name)
+        return getattr(self._family, name)
+
+
+def test_which_families_have_closed_forms():
+    have = {name for name in FAMILIES if hasattr(FAMILIES[name][0], "expected_log_prob")}
+    assert {"gaussian", "poisson", "gamma", "inverse_gaussian"} <= have
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_expected_curvature_is_that_of_the_family(name):
+    """Price: E[U] from derivatives through the nodes against E[family.U] (fine nodes)."""
+    _, y, family = simulate(name, n=6)
+    problem = Problem(family, family.encode(y), np.zeros((6, family.latent_dim)))
+    rng = np.random.default_rng(0)
+    mean, R = rng.normal(size=problem.shape) + 0.5, rng.uniform(0.1, 0.4, problem.shape)
+    nodes, weights = matched_nodes(family.latent_dim, "fine")
+    eta = mean + R * nodes[:, None, :]
+    U = np.tensordot(weights, np.broadcast_to(family.U(eta, problem.y).dense(), (*eta.shape, eta.shape[-1])), axes=1)
+    found = expect(problem, mean, R, "fine").U
+    tolerance = 1e-7 if family.latent_dim <= 2 else 0.02  # Sobol points: Price's identity is approximate
+    np.testing.assert_allclose(found.gamma, np.einsum("njj->nj", U), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("factorised", [True, False])
+@pytest.mark.parametrize("name", ["ordinal", "von_mises", "categorical", "dirichlet"])
+def test_site_map_pullback(name, factorised):
+    _, y, family = simulate(name, n=5)
+    problem = Problem(family, family.encode(y), np.full((5, family.latent_dim), 0.1))
+    n, D = problem.shape
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(n, D, D)) * 0.3 + np.eye(D)
+    V, mean = A @ A.swapaxes(1, 2), rng.normal(size=(n, D))
+    if factorised:
+        V = np.einsum("njj->nj", V).copy()
+    wrap = Diagonal if factorised else Blocks
+
+    def value(mean, V):
+        found = expect(problem, mean, root(wrap(V), factorised), "coarse")
+        U = found.U.gamma if factorised else found.U.values
+        return np.sum(a * found.u) + np.sum(B * U)
+
+    a, B = rng.normal(size=(n, D)), rng.normal(size=V.shape)
+    B = B if factorised else B + B.swapaxes(1, 2)
+    dm, dV = SiteMap(problem, mean, root(wrap(V), factorised), "coarse").pullback(a, B)
+    for _ in range(3):
+        em, eV = rng.normal(size=mean.shape), rng.normal(size=V.shape)
+        eV = eV if factorised else eV + eV.swapaxes(1, 2)
+        h = 1e-6
+        numeric = (value(mean + h * em, V + h * eV) - value(mean - h * em, V - h * eV)) / (2 * h)
+        np.testing.assert_allclose(np.sum(dm * em) + np.sum(dV * eV), numeric, rtol=1e-5, atol=1e-6)
+
+
+def test_stationary_sites():
+    """At the end z = E[u] and Lambda = E[U], the conditions of the best Gaussian."""
+    for sites in ("blocks", "factorised"):
+        a = evidence_for("categorical", Variational(sites=sites, **TIGHT)).evaluate(gradient=False)[2]
+        np.testing.assert_allclose(a.z, a.expected.u, atol=1e-8)
+        np.testing.assert_allclose(a.U.dense(), a.expected.U.dense(), atol=1e-8)
+        np.testing.assert_allclose(a.mean, kernel_dot(a.K, a.z), atol=1e-10)
+
+
+def test_blocks_are_the_better_bound_and_the_default_where_cheap():
+    blocks, factorised = (
+        evidence_for("dirichlet", Variational(sites=s)).evaluate()[0] for s in ("blocks", "factorised")
+    )
+    assert blocks > factorised + 1e-3
+    auto = Variational()
+    assert not auto.factorised((1000, 2)) and not auto.factorised((40, 10)) and auto.factorised((300, 10))
+    assert auto.factorised((10, 1))  # one latent: the same thing
+
+
+def test_factorised_sites_stay_independent_and_cost_no_block_solution(monkeypatch):
+    from ggpm.solvers import block
+
+    def refuse(*_):
+        raise AssertionError("a factorisation of order nD")
+
+    monkeypatch.setattr(block.BlockSolution, "__init__", refuse)
+    X, y, _ = simulate("categorical", n=20)
+    model = GGPRegressor(families.Categorical(n_classes=4), inference=Variational(sites="factorised"), optimizer=None)
+    cov = model.fit(X, y).predict_latent(X)[1]
+    assert np.abs(cov - cov * np.eye(4)).max() == 0
+
+
+def test_warm_start_changes_nothing_but_the_work():
+    evidence = evidence_for("categorical", Variational(**TIGHT), n=30)
+    cold = evidence.evaluate(gradient=False)[2]
+    near = evidence.at(evidence.theta + 0.05)
+    a, b = near.evaluate(gradient=False)[2], near.evaluate(start=cold.start, gradient=False)[2]
+    np.testing.assert_allclose(a.log_evidence, b.log_evidence, rtol=1e-10)
+    np.testing.assert_allclose(a.z, b.z, atol=1e-7)
+    assert b.n_iter <= a.n_iter
+
+
+def test_a_start_that_cannot_be_used_is_survived():
+    evidence = evidence_for("poisson", Variational())
+    value, _, a = evidence.evaluate(gradient=False)
+    lam, U = a.start
+    with pytest.raises(NotPositiveDefinite):
+        Variational()._state(a.problem, a.K, lam, Diagonal(-1e3 * np.ones_like(U.gamma)))
+    bad = (lam, Diagonal(-1e3 * np.ones_like(U.gamma)))
+    np.testing.assert_allclose(evidence.evaluate(start=bad, gradient=False)[0], value, rtol=1e-10)
+
+
+def test_accuracy_is_a_named_setting():
+    coarse, fine = (evidence_for("dirichlet", Variational(accuracy=a)).evaluate()[0] for a in ("coarse", "fine"))
+    assert coarse != fine
+    np.testing.assert_allclose(coarse, fine, atol=0.3)
+    with pytest.raises(ValueError, match="accuracy must be one of 'coarse', 'standard', 'fine'"):
+        Variational(accuracy="high")
+    with pytest.raises(ValueError, match="sites must be"):
+        Variational(sites="diagonal")
+
+
+def test_users_family_needs_nothing_more():
+    """A family written against the base class alone has variational inference."""
+    from ggpm.families.support import Counts
+
+    class Mine(families.Poisson):
+        support = Counts()
+        expected_log_prob = None  # as if it were unknown
+
+        def __init__(self):
+            super().__init__()
+
+    X, y, _ = simulate("poisson", n=15)
+    mine = GGPRegressor(Mine(), inference="variational", optimizer=None).fit(X, y)
+    built_in = GGPRegressor("poisson", inference="variational", optimizer=None).fit(X, y)
+    np.testing.assert_allclose(
+        mine.log_marginal_likelihood_value_, built_in.log_marginal_likelihood_value_, rtol=1e-8
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["categorical", "negative_binomial"])
+def test_learning_raises_the_bound(name):
+    X, y, family = simulate(name, n=25, seed=2)
+    before = GGPRegressor(family, inference="variational", optimizer=None).fit(X, y)
+    after = GGPRegressor(family, inference=Variational(accuracy="coarse"), priors=None).fit(X, y)
+    assert after.converged_
+    assert after.log_marginal_likelihood_value_ > before.log_marginal_likelihood_value_
+    value, gradient = after.log_marginal_likelihood(after.theta_, eval_gradient=True)
+    np.testing.assert_allclose(value, after.log_marginal_likelihood_value_, rtol=1e-6)
+    inside = np.abs(after.theta_ - np.clip(after.theta_, *after._evidence.bounds.T + np.array([[1e-3], [-1e-3]]))) == 0
+    assert np.abs(gradient[inside]).max(initial=0.0) < 0.05
