@@ -69,8 +69,8 @@ def test_parquet_learns_and_predicts_into_a_file(tmp_path):
     np.testing.assert_allclose(model.theta_, other.theta_, rtol=1e-5)
     assert predict_parquet(model, tmp_path / "in.parquet", tmp_path / "out.parquet", level=0.8, keep=["id"]) == 120
     table = pq.read_table(tmp_path / "out.parquet")
-    assert table.column_names == ["id", "prediction", "lower", "upper"]
-    np.testing.assert_allclose(table["prediction"].to_numpy(), other.predict(X), atol=1e-4)
+    assert table.column_names == ["id", "mean", "sd", "arc_start", "arc_end"]
+    np.testing.assert_allclose(table["mean"].to_numpy(), other.predict(X), atol=1e-4)
 
 
 def test_parquet_with_labels_offsets_and_parts(tmp_path):
@@ -90,9 +90,7 @@ def test_parquet_with_labels_offsets_and_parts(tmp_path):
     assert labelled.classes_.tolist() == ["high", "low", "mid"]
     assert_same_model(labelled, GGPClassifier(inducing=15, optimizer=None).fit(X, labels), X[:5])
     assert predict_parquet(labelled, tmp_path / "t.parquet", tmp_path / "o.parquet", chunk_rows=90) == 200
-    assert pq.read_table(tmp_path / "o.parquet").column_names[1:] == [
-        "probability_high", "probability_low", "probability_mid",
-    ]  # fmt: skip
+    assert pq.read_table(tmp_path / "o.parquet").column_names[2:5] == ["p_high", "p_low", "p_mid"]
     y = pq.read_table(tmp_path / "t.parquet")["y"].to_numpy()
     counts = GGPRegressor("poisson", KERNEL, inducing=15, optimizer=None)
     streamed = counts.fit(ParquetRows(tmp_path / "t.parquet", names, "y", offset="offset", chunk_rows=50))
@@ -101,6 +99,33 @@ def test_parquet_with_labels_offsets_and_parts(tmp_path):
     shares = GGPRegressor("dirichlet", KERNEL, inducing=15, optimizer=None)
     streamed = shares.fit(ParquetRows(tmp_path / "t.parquet", names, ["a", "b", "c"], chunk_rows=50))
     assert_same_model(streamed, GGPRegressor("dirichlet", KERNEL, inducing=15, optimizer=None).fit(X, parts), X[:5])
+
+
+def test_the_command_streams_parquet(tmp_path):
+    click_testing = pytest.importorskip("click.testing", reason="needs click (the extra ggpm[cli])")
+    pytest.importorskip("rich", reason="needs rich (the extra ggpm[cli])")
+    from ggpm import load
+    from ggpm.cli import main
+
+    X, y = winds(120)
+    write_parquet(tmp_path / "in.parquet", X, y, label=np.where(X[:, 0] > 2, "b", "a"))
+    run = click_testing.CliRunner().invoke
+    shared = [str(tmp_path / "in.parquet"), "--inducing", "6"]
+    fit = ["fit", *shared, "--target", "y", "--family", "von_mises", "--features", "x0,x1"]
+    done = run(main, [*fit, "--out", str(tmp_path / "m.ggpm")])
+    assert done.exit_code == 0, done.output
+    other = GGPRegressor("von_mises", inducing=6, random_state=0).fit(X, y)
+    np.testing.assert_allclose(load(tmp_path / "m.ggpm").theta_, other.theta_, rtol=1e-4, atol=1e-4)
+    out = tmp_path / "out.parquet"
+    done = run(main, ["predict", str(tmp_path / "m.ggpm"), str(tmp_path / "in.parquet"), "--out", str(out), "--json"])
+    assert done.exit_code == 0, done.output
+    np.testing.assert_allclose(pq.read_table(out)["mean"].to_numpy(), other.predict(X), atol=1e-3)
+    done = run(main, [*fit[:-2], "--features", "x0,z", "--out", str(tmp_path / "no.ggpm")])
+    assert done.exit_code == 1 and not (tmp_path / "no.ggpm").exists()
+    labels = ["fit", *shared, "--target", "label", "--family", "categorical", "--out", str(tmp_path / "c.ggpm")]
+    done = run(main, labels)
+    assert done.exit_code == 0, done.output
+    assert load(tmp_path / "c.ggpm").feature_names_in_.tolist() == ["x0", "x1", "y"]
 
 
 def test_parquet_errors_are_named_and_leave_the_model_alone(tmp_path):

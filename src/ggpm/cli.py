@@ -7,10 +7,12 @@ the standard output; everything for human eyes goes to the standard error stream
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +111,10 @@ def fit(data: str, target: str, family: str, out: str, as_json: bool, **options:
     """
     from ggpm import save
 
-    table = read_table(data)
     targets = split_columns(target)
+    if options["inducing"] is not None and _is_parquet(data):
+        return _fit_streamed(data, targets, family, out, as_json, options)
+    table = read_table(data)
     offset = None if options["offset"] is None else column_as_numbers(table, options["offset"], data)
     X = features_of(
         table, options["features"], exclude=[*targets, *([options["offset"]] if options["offset"] else [])], path=data
@@ -143,6 +147,52 @@ def fit(data: str, target: str, family: str, out: str, as_json: bool, **options:
     _tell(result, as_json)
     if not model.converged_:
         sys.exit(NOT_CONVERGED)
+
+
+def _fit_streamed(data: str, targets: list[str], family: str, out: str, as_json: bool, options: dict[str, Any]) -> None:
+    """A sparse fit to a Parquet file that need not fit into memory: its rows are read in chunks, pass by pass."""
+    from ggpm import save
+    from ggpm.sparse.parquet import ParquetRows, numeric_columns
+
+    given = split_columns(options["features"]) if options["features"] else None
+    features = given or [name for name in numeric_columns(data) if name not in (*targets, options["offset"])]
+    rows = ParquetRows(data, features, targets[0] if len(targets) == 1 else targets, options["offset"])
+    model = _estimator(family, options)
+    with _progress(f"fitting {family} to {rows.n_rows} rows, in chunks") as step, _warnings_told():
+        try:
+            model.fit(rows)
+        except ValueError as error:
+            raise ValueError(f"{data}, target {', '.join(targets)!r}: {error}") from error
+        step()
+    save(model, out)
+    result = {
+        "model": out,
+        "family": family,
+        "rows": rows.n_rows,
+        "features": features,
+        "target": targets,
+        "kernel": str(model.kernel_),
+        "log_evidence": float(model.log_marginal_likelihood_value_),
+        "converged": bool(model.converged_),
+        "iterations": int(model.n_iter_),
+    }
+    _tell(result, as_json)
+    if not model.converged_:
+        sys.exit(NOT_CONVERGED)
+
+
+def _is_parquet(path: str) -> bool:
+    return Path(path).suffix.lower() in (".parquet", ".pq")
+
+
+@contextlib.contextmanager
+def _warnings_told() -> Iterator[None]:
+    """Warnings as lines on the standard error stream, each once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in {str(w.message) for w in caught if issubclass(w.category, UserWarning)}:
+        err.print(f"[yellow]Warning:[/] {_plain(warning)}", highlight=False)
 
 
 def _estimator(family: str, options: dict[str, Any]) -> Any:
@@ -196,7 +246,15 @@ def _units(text: str) -> str | tuple[float, float]:
 @click.option("--offset", help="Column added to the latent.")
 @JSON
 def predict(model: str, data: str, out: str | None, level: float, offset: str | None, as_json: bool) -> None:
-    """Predictions with their uncertainty, one row per row of DATA."""
+    """Predictions with their uncertainty, one row per row of DATA.
+
+    From Parquet to Parquet, rows are read and written in chunks: neither file need fit into memory.
+    """
+    if out is not None and _is_parquet(data) and _is_parquet(out):
+        from ggpm.sparse.parquet import predict_parquet
+
+        rows = predict_parquet(_load(model), data, out, offset=offset, level=level)
+        return _tell({"out": out, "rows": rows}, as_json)
     fitted, table, X = _load_with(model, data)
     extra = None if offset is None else column_as_numbers(table, offset, data)
     with _progress(f"predicting {len(X)} rows") as step:

@@ -101,6 +101,7 @@ def _source(estimator: Any, X: Any, y: Any, offset: Any, chunk_rows: int) -> Row
         if y is not None or offset is not None:
             raise ValueError(f"a {type(X).__name__} names its own target and offset: fit(source) takes no other.")
         rows, names = X, getattr(X, "feature_names", None)
+        estimator.target_names_ = getattr(X, "target_names", None)
     else:
         if y is None:
             raise ValueError(f"{type(estimator).__name__} requires y to be passed, but the target y is None.")

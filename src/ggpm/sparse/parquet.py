@@ -81,6 +81,11 @@ class ParquetRows:
         return f"ParquetRows({len(self.files)} file(s), {self.n_rows} rows)"
 
     @property
+    def target_names(self) -> list[str]:
+        """The columns of y."""
+        return _listed(self.target)
+
+    @property
     def columns(self) -> list[str]:
         """All columns that are read."""
         return [*self.feature_names, *_listed(self.target), *_listed(self.offset)]
@@ -131,6 +136,13 @@ def parquet_files(path: Paths) -> list[str]:
     return found
 
 
+def numeric_columns(path: Paths) -> list[str]:
+    """Columns that hold numbers, in the order of the (first) file."""
+    pa, _ = _arrow()
+    schema = _open(parquet_files(path)[0]).schema_arrow
+    return [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
+
+
 def read_batches(files: Sequence[str], columns: list[str] | None, rows: int) -> Iterator[Any]:
     """Record batches of at most so many rows."""
     for name in files:
@@ -144,11 +156,13 @@ def predict_parquet(
     *,
     features: Sequence[str] | None = None,
     offset: str | Sequence[str] | None = None,
-    level: float | None = None,
+    level: float = 0.9,
     keep: Sequence[str] = (),
     chunk_rows: int = 65_536,
 ) -> int:
     """Predict the rows of Parquet files into another one, a chunk at a time, and return how many there were.
+
+    The columns are those of the model's ``summary``.
 
     Parameters
     ----------
@@ -159,8 +173,8 @@ def predict_parquet(
     features : list of column names, optional
         By default those that the model was fitted with.
     offset : column name or list of names, optional
-    level : float, optional
-        Also write intervals of this level, as columns ``lower`` and ``upper`` (one pair per part).
+    level : float
+        Probability of intervals, arcs and sets.
     keep : column names to copy from the input
     chunk_rows : int
 
@@ -176,10 +190,10 @@ def predict_parquet(
     >>> frame = pd.DataFrame({"x": np.arange(50.0), "n": np.arange(50) % 7})
     >>> frame.to_parquet(f"{folder}/in.parquet")
     >>> model = GGPRegressor("poisson", inducing=10, optimizer=None).fit(frame[["x"]], frame["n"])
-    >>> predict_parquet(model, f"{folder}/in.parquet", f"{folder}/out.parquet", level=0.9)
+    >>> predict_parquet(model, f"{folder}/in.parquet", f"{folder}/out.parquet")
     50
     >>> pd.read_parquet(f"{folder}/out.parquet").columns.tolist()
-    ['prediction', 'lower', 'upper']
+    ['mean', 'sd', 'lower', 'upper']
     """
     pa, pq = _arrow()
     names = list(features) if features is not None else list(getattr(model, "feature_names_in_", []))
@@ -191,8 +205,9 @@ def predict_parquet(
         writer = None
         try:
             for batch in read_batches(parquet_files(path), columns, chunk_rows):
-                result = _predictions(model, batch, names, offset, level)
-                table = pa.table({**{name: batch.column(name) for name in keep}, **result})
+                summary = _summary(model, batch, names, offset, level)
+                columns_out = {name: batch.column(name) for name in keep}
+                table = pa.table({**columns_out, **{name: pa.array(summary[name]) for name in summary.columns}})
                 if writer is None:
                     writer = pq.ParquetWriter(temporary, table.schema)
                 writer.write_table(table)
@@ -205,30 +220,13 @@ def predict_parquet(
     return rows
 
 
-def _predictions(model: Any, batch: Any, names: list[str], offset: Any, level: float | None) -> dict[str, Any]:
+def _summary(model: Any, batch: Any, names: list[str], offset: Any, level: float) -> Any:
     X: Any = _matrix(batch, names)
     if hasattr(model, "feature_names_in_"):  # scikit-learn compares names where it knows them
         import pandas as pd
 
         X = pd.DataFrame(X, columns=names)
-    given = None if offset is None else _values(batch, offset)
-    out = _named("prediction", np.asarray(model.predict(X, offset=given)))
-    if hasattr(model, "predict_proba"):
-        out.update(_named("probability", model.predict_proba(X, offset=given), model.classes_))
-    elif level is not None:
-        interval = model.predict_dist(X, offset=given).interval(level)
-        out.update(_named("lower", interval[..., 0]))
-        out.update(_named("upper", interval[..., 1]))
-    return out
-
-
-def _named(name: str, values: NDArray, parts: Any = None) -> dict[str, Any]:
-    """One column, or one for each part."""
-    if values.ndim == 1:
-        return {name: values}
-    flat = values.reshape(len(values), -1)
-    parts = range(flat.shape[1]) if parts is None else parts
-    return {f"{name}_{part}": flat[:, i] for i, part in enumerate(parts)}
+    return model.summary(X, level=level, offset=None if offset is None else _values(batch, offset))
 
 
 @contextlib.contextmanager
