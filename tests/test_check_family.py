@@ -26,6 +26,7 @@ def test_every_built_in_passes_on_data_that_its_support_makes_up(name):
     assert check_family(families.FAMILIES[name](), seed=3).skipped == {}
 
 
+@pytest.mark.slow
 def test_other_shapes_of_the_same_families():
     """Quasi-random rules: a sphere in 5 dimensions, 3×3 matrices; two parts; degrees."""
     rng = np.random.default_rng(0)

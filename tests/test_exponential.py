@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 import twins
 from cases import FAMILIES, kernels, simulate
-from ggpm import GGPRegressor, Laplace, Taylor, families
+from ggpm import GGPRegressor, Laplace, Taylor, families, load, save
 from ggpm.curvature import Blocks, Diagonal, Kronecker, RankOne
 from ggpm.families import ExponentialFamily, _autodiff
 from ggpm.families import support as s
@@ -22,7 +22,7 @@ RTOL = 1e-8  # the promise; measured: below 1e-10
 # XLA takes seconds to compile the third derivatives of gamma functions, normal tails and factorisations
 HEAVY = {
     "ordinal", "beta", "dirichlet, exp", "wishart", "multivariate_gaussian", "negative_binomial", "gamma, softplus",
-    "von_mises", "gaussian, 3 outputs", "inverse_gaussian",
+    "von_mises", "gaussian, 3 outputs", "inverse_gaussian", "dirichlet", "gamma", "categorical",
 }  # fmt: skip
 names = pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] if n in HEAVY else []) for n in FAMILIES]
@@ -74,6 +74,34 @@ def test_autodiff_equals_the_closed_forms(name):
     if family.log_hyper.size:
         assert_rows_close(twin.log_prob_phi(eta, Y_twin), family.log_prob_phi(eta, Y), floor=1.0)
         assert_rows_close(twin.u_phi(eta, Y_twin), family.u_phi(eta, Y))
+
+
+def test_what_autodiff_loses_far_out_is_what_the_page_says():
+    """docs/families.md: a score of 2e-9 keeps seven digits, one of 2e-22 none; the closed form keeps all."""
+    twin, family = twins.Bernoulli().resolve([0, 1]), families.Bernoulli()
+    y, eta = np.ones(2), np.array([[20.0], [50.0]])
+    closed, derived = family.u(eta, y)[:, 0], twin.u(eta, y)[:, 0]
+    np.testing.assert_allclose(closed, [1 / (1 + np.exp(20.0)), np.exp(-50.0)], rtol=1e-14)
+    assert 1e-8 < abs(derived[0] / closed[0] - 1) < 1e-5
+    assert derived[1] == 0.0
+
+
+@pytest.mark.slow
+def test_a_norm_has_no_derivative_at_zero_and_large_concentrations_lose_the_third():
+    """docs/families.md: von Mises written with kappa = sqrt(theta^T theta) and i0e."""
+
+    class ByBessel(twins.VonMises):
+        def log_partition(self, theta, phi):
+            kappa = jnp.sqrt(jnp.sum(theta**2))
+            return kappa + jnp.log(jax.scipy.special.i0e(kappa)) + np.log(2 * np.pi)
+
+    y, family, twin = np.array([1.0]), families.VonMises(), ByBessel().resolve([1.0])
+    assert np.all(np.isnan(twin.u(np.zeros((1, 2)), y)))
+    V = Blocks(np.array([[[1.0, 0.3], [0.3, 2.0]]]))
+    for kappa, low, high in ((1e2, 0.0, 1e-11), (1e4, 1e-9, 1e-6), (1e6, 1e-6, 1e-2)):
+        eta = kappa * np.array([[np.cos(1.0), np.sin(1.0)]])
+        got, want = twin.U_pullback(eta, y, V)[0], family.U_pullback(eta, y, V)[0]
+        assert low <= np.abs(got - want).max() / np.abs(want).max() < high, kappa
 
 
 # ---- a user's copy in the whole engine ---------------------------------------------------------------------
@@ -144,6 +172,39 @@ def test_learning_with_a_hyperparameter_is_that_of_the_built_in(inference):
     assert draws.shape == (3, 2000)
     p = copy.predict_dist(X[:3])
     np.testing.assert_allclose(draws.mean(axis=1), p.mean(), atol=6 * np.sqrt(p.var().max() / 2000))
+
+
+@pytest.mark.parametrize("settings", [{"inference": "variational"}, {"inducing": 8}], ids=str)
+def test_a_users_family_goes_wherever_a_built_in_goes(settings, tmp_path):
+    """Variational and sparse posteriors, offsets, saving and loading."""
+    X, y, family = simulate("gamma", n=25)
+    offset = np.linspace(-0.2, 0.2, 25)
+    copy, built_in = (
+        GGPRegressor(f, kernels(1, True), optimizer=None, random_state=0, **settings).fit(X, y, offset=offset)
+        for f in (GammaCopy(phi=0.3), family)
+    )
+    np.testing.assert_allclose(copy.log_marginal_likelihood_value_, built_in.log_marginal_likelihood_value_, rtol=1e-7)
+    np.testing.assert_allclose(copy.predict(X, offset=offset), built_in.predict(X, offset=offset), rtol=1e-6)
+    save(copy, tmp_path / "model.ggpm")
+    again = load(tmp_path / "model.ggpm", families=[GammaCopy])
+    np.testing.assert_array_equal(again.predict(X, offset=offset), copy.predict(X, offset=offset))
+
+
+def test_a_closed_form_wins_over_the_derived_one():
+    class Marked(twins.Poisson):
+        calls = 0
+
+        def u(self, eta, y):
+            type(self).calls += 1
+            return y[..., None] - np.exp(eta)
+
+    X, y, family = simulate("poisson", n=12)
+    model = GGPRegressor(Marked(), kernels(1, True), optimizer=None).fit(X, y)
+    built_in = GGPRegressor(family, kernels(1, True), optimizer=None).fit(X, y)
+    assert Marked.calls > 0
+    np.testing.assert_allclose(
+        model.log_marginal_likelihood_value_, built_in.log_marginal_likelihood_value_, rtol=1e-10
+    )
 
 
 def test_default_expansion_is_finite_and_moves_with_phi():

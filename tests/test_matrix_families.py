@@ -225,7 +225,16 @@ def test_bad_noise_covariances_are_named():
 
 
 # ---- memory ----------------------------------------------------------------------------------------------
-def test_blocks_that_do_not_fit_are_refused_before_allocation():
-    y = np.tile(np.eye(3), (60_000, 1, 1))
+def test_blocks_that_do_not_fit_are_refused_before_allocation(monkeypatch):
+    X, y, family = simulate("wishart", n=40)
     with pytest.raises(MemoryError, match=r"6×6 blocks for 60000 rows need \d+\.\d GiB.*Use fewer rows"):
-        check_memory(len(y), families.Wishart().resolve(y).latent_dim)
+        check_memory(60_000, 6)
+    # the estimator passes it on: one byte less than the four arrays of order 120 take
+    free = 4 * 8 * 120**2 - 1
+    monkeypatch.setattr("ggpm.solvers.block.available_memory", lambda: free)
+    with pytest.raises(MemoryError, match=r"3×3 blocks for 40 rows need 0.0 GiB"):
+        GGPRegressor(family, optimizer=None).fit(X, y)
+    with pytest.raises(MemoryError, match="inducing points"):
+        GGPRegressor(family).fit(X, y)
+    monkeypatch.setattr("ggpm.solvers.block.available_memory", lambda: free + 1)
+    GGPRegressor(family, optimizer=None).fit(X, y)

@@ -610,8 +610,23 @@ def test_von_mises_fisher_on_the_circle_is_von_mises():
     np.testing.assert_allclose(sphere.u(eta, T), circle.u(eta, y), rtol=1e-10, atol=1e-14)
     np.testing.assert_allclose(sphere.U(eta, T).dense(), circle.U(eta, y).dense(), rtol=1e-12, atol=1e-20)
     V = Blocks(random_V(len(y), 2))
-    # by tr V - V_rr the sphere loses what the circle, with its one tangent, keeps
-    np.testing.assert_allclose(sphere.U_pullback(eta, T, V)[0], circle.U_pullback(eta, y, V)[0], rtol=1e-9, atol=1e-20)
+    np.testing.assert_allclose(sphere.U_pullback(eta, T, V)[0], circle.U_pullback(eta, y, V)[0], rtol=1e-12, atol=1e-28)
+
+
+def test_pullback_where_the_length_is_far_less_certain_than_the_direction():
+    """Along an axis V is exact in float64: V_rr = 1e12 V_tt costs no digits."""
+    for d in (2, 3, 5):
+        eta, y = 1e8 * np.eye(d)[:1], np.eye(d)[:1]
+        v = np.r_[1.0, 1e-12 * np.arange(1.0, d)]
+        family = VonMisesFisher()
+        got = family.U_pullback(eta, y, Blocks(np.diag(v)[None]))[0]
+        with mp.workdps(60):
+            nu, k = mp.mpf(d) / 2 - 1, mp.mpf(10) ** 8
+            A = mp.besseli(nu + 1, k) / mp.besseli(nu, k)
+            slope = 1 - A**2 - (2 * nu + 1) * A / k
+            bend = -2 * A * slope - (2 * nu + 1) * (slope / k - A / k**2)
+            radial = bend * mp.mpf(v[0]) + (slope / k - A / k**2) * sum(mp.mpf(float(x)) for x in v[1:])
+            assert_close(got, [radial] + [mp.mpf(0)] * (d - 1))
 
 
 def test_zero_concentration_is_uniform():

@@ -203,7 +203,8 @@ def _shapes(c: _Case) -> None:
 
 def _normalisation(c: _Case) -> None:
     for _, e, rule, _, p in c.rules():
-        total = float(p.sum())
+        with np.errstate(over="ignore"):
+            total = float(p.sum())
         error = STANDARD_ERRORS * float(np.sqrt(np.sum((p - total / p.size) ** 2))) + 1e-4 if rule.random else 0.0
         c.record(abs(total - 1.0))
         if not abs(total - 1.0) <= max(error, rule.atol):

@@ -83,9 +83,20 @@ class VonMisesFisher(Family):
         nu, kappa, omega = self._polar(eta)
         ratio, along = bessel_ratio(nu, kappa), V.dot(omega)
         v_rr = np.sum(omega * along, axis=-1)
-        # <V, U> = A' V_rr + c1 (tr V - V_rr); turning omega by a small t changes it by -2 rho t^T V omega
-        radial = ratio.bend * v_rr + ratio.c1_slope * (V.diag.sum(axis=-1) - v_rr)
-        turning = 2.0 * ratio.c1_slope[..., None] * (along - v_rr[..., None] * omega)
+        # <V, U> = A' V_rr + c1 V_tt; turning omega by a small t changes it by -2 rho t^T V omega. V_tt is the trace
+        # over an orthonormal basis of the tangents (columns of a reflection that takes omega to an axis): tr V - V_rr
+        # would lose its digits where the length of eta is far less certain than its direction.
+        w = omega.copy()
+        w[..., 0] += np.where(omega[..., 0] < 0, -1.0, 1.0)
+        half = 0.5 * np.sum(w**2, axis=-1)
+        v_tt, turning = np.zeros_like(v_rr), np.zeros_like(along)
+        for k in range(1, eta.shape[-1]):
+            tangent = -(w[..., k] / half)[..., None] * w
+            tangent[..., k] += 1.0
+            v_tt = v_tt + np.sum(tangent * V.dot(tangent), axis=-1)
+            turning = turning + np.sum(tangent * along, axis=-1)[..., None] * tangent
+        radial = ratio.bend * v_rr + ratio.c1_slope * v_tt
+        turning = 2.0 * ratio.c1_slope[..., None] * turning
         return radial[..., None] * omega + turning, np.zeros(0)
 
     def expansion(self, y: Array) -> Array:
