@@ -25,6 +25,8 @@ $(VENV)/ready: pyproject.toml $(VENV)/made
 
 demo: $(VENV)/user
 	$(BIN)/python examples/first_fit.py
+	$(BIN)/ggpm reproduce triangle --fast
+	$(BIN)/ggpm reproduce simplex --fast
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check src tests examples benchmarks
