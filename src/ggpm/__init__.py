@@ -8,6 +8,7 @@
 """
 
 from ggpm import families
+from ggpm.calibration import calibration
 from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, log_predictive_density_scorer
 from ggpm.inference import Laplace, Taylor, Variational
 from ggpm.persistence import LoadError, load, save
@@ -26,6 +27,7 @@ __all__ = [
     "Predictive",
     "Taylor",
     "Variational",
+    "calibration",
     "families",
     "load",
     "log_predictive_density_scorer",

@@ -79,7 +79,7 @@ class Variational:
 
     sites: Literal["auto", "blocks", "factorised"] = "auto"
     accuracy: str = "standard"
-    max_iter: int = 200
+    max_iter: int = 100
     tol: float = 1e-7
 
     def __post_init__(self) -> None:
