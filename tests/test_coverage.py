@@ -48,9 +48,8 @@ def test_ninety_percent_regions_cover_ninety_percent(name):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", DISCRETE)
 def test_randomised_pit_is_uniform(name):
-    """One value per data set (a Kolmogorov test at level 0.01 of 20 means and of all values, thinned to be independent)."""
+    """A Kolmogorov test at level 0.01 of one row per data set, which are independent, and two moments of all rows."""
     reports = [replicate(name, seed) for seed in range(REPLICATIONS)]
-    # rows of one data set share the error of its fit, so one row of each is tested
     values = np.array([r.pit.reshape(N_TEST, -1)[seed % N_TEST, 0] for seed, r in enumerate(reports)])
     assert stats.kstest(values, "uniform").pvalue > 0.01
     pooled = np.concatenate([r.pit.reshape(N_TEST, -1)[:, 0] for r in reports])

@@ -11,6 +11,7 @@ other rows do not depend on row i; for Laplace and variational inference it is f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ggpm._quadrature import matched_nodes
+from ggpm.families.base import Family
 from ggpm.inference._expectations import cholesky_pullback, place
 from ggpm.inference._pullback import Cotangent, symmetric
 from ggpm.inference.base import Approximation, InferenceError
@@ -108,6 +110,10 @@ def _cavity_cov(approximation: Approximation) -> tuple[Array, Array, Array]:
     return V_c, A, log_det
 
 
+def _log_prob_only(family: Family) -> Callable[[Array, Array], tuple[Array, Array]]:
+    return lambda eta, y: (family.log_prob(eta, y), eta)
+
+
 def _cholesky(V: Array) -> Array:
     return np.asarray(np.linalg.cholesky(V), dtype=np.float64)
 
@@ -154,7 +160,7 @@ def _integrals(
     for rows in batches(n, x.size * max(1, phi.shape[1])):
         eta = place(p, mean, R, x, rows)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            g = p.family.log_prob(eta, p.y[rows])
+            g, u = (p.family.log_prob_and_u if gradient else _log_prob_only(p.family))(eta, p.y[rows])
         g = np.where(np.isfinite(g), g, -np.inf)
         if site is not None:
             t = eta - mean[rows] - p.offset[rows]
@@ -167,9 +173,7 @@ def _integrals(
             continue
         share = np.exp(g - values[rows])  # (S, rows)
         used = share > 0
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            u = p.family.u(eta, p.y[rows])
-        u = share[..., None] * np.where(used[..., None], u, 0.0)
+        u = share[..., None] * (u if used.all() else np.where(used[..., None], u, 0.0))
         m_bar[rows] = u.sum(axis=0)
         if site is not None:
             u = u + share[..., None] * (Ut - z)

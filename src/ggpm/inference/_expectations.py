@@ -94,7 +94,7 @@ class SiteMap:
         self.U: list[tuple[slice, Curvature]] = []
         for rows in batches(n, self.nodes.size):
             eta = place(problem, mean, R, self.nodes, rows)
-            u = problem.family.u(eta, problem.y[rows])
+            u = problem.family.log_prob_and_u(eta, problem.y[rows])[1]
             self.u[rows], self.moment[rows] = _moments(u, self.nodes, self.weights, R.ndim == 2)
             U = problem.family.U(eta, problem.y[rows])
             if self.second is None:

@@ -71,13 +71,14 @@ class DiagonalMap:
             V = self._K(j) @ T
             self.T.append(T)
             self.V.append((V + V.T) / 2)
+        self.V_squared = [v * v for v in self.V]
 
     def _K(self, j: int) -> Array:
         return self.K[j if len(self.K) > 1 else 0]
 
     def sites(self, mean: Array, V: Array) -> tuple[Array, Array]:
         lam = np.stack([v @ mean[:, j] for j, v in enumerate(self.V)], axis=1)
-        spread = np.stack([(v * v) @ V[:, j] for j, v in enumerate(self.V)], axis=1)
+        spread = np.stack([v2 @ V[:, j] for j, v2 in enumerate(self.V_squared)], axis=1)
         return lam, -lam * self.mean - spread
 
     def kernels(self, mean: Array, V: Array) -> list[Array]:
