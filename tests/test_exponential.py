@@ -218,6 +218,16 @@ def test_default_expansion_is_finite_and_moves_with_phi():
     np.testing.assert_allclose(family.expansion_pullback(y, w), (up - down) / (2 * h), rtol=1e-6)
 
 
+def test_default_expansion_stays_finite_where_derivatives_fail():
+    class ByNorm(twins.VonMises):  # the square root has no derivative at zero, where the search starts
+        def log_partition(self, theta, phi):
+            return jnp.sqrt(jnp.sum(theta**2))
+
+    y = np.array([0.0, 2.0])
+    eta = ByNorm().resolve(y).expansion(y)
+    assert np.all(np.isfinite(eta))
+
+
 # ---- shapes of the curvature -------------------------------------------------------------------------------
 def test_rank_one_is_found_in_a_dense_matrix():
     rng = np.random.default_rng(0)
@@ -339,6 +349,15 @@ def test_what_is_missing_is_named():
 
     with pytest.raises(ValueError, match="log_partition must return one number"):
         NotANumber().resolve([[0.5, 0.5]]).log_prob(np.zeros((1, 2)), np.full((1, 2), 0.5))
+
+
+def test_numpy_in_a_parameter_function_is_named():
+    class Numpy(twins.Poisson):
+        def log_partition(self, theta, phi):
+            return np.exp(np.asarray(theta))
+
+    with pytest.raises(TypeError, match=r"parameter functions of Numpy must be written with jax\.numpy"):
+        Numpy().resolve([1]).u(np.zeros((1, 1)), np.ones(1))
 
 
 WITHOUT_JAX = """

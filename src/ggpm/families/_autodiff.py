@@ -196,7 +196,13 @@ class Derivatives:
                 size = len(part[0])
                 padding = (1 << (size - 1).bit_length()) - size
                 part = [np.concatenate([r, np.repeat(r[:1], padding, axis=0)]) if padding else r for r in part]
-                out = self.functions[name](log_hyper, *part)
+                try:
+                    out = self.functions[name](log_hyper, *part)
+                except self.jax.errors.TracerArrayConversionError as err:
+                    raise TypeError(
+                        f"the parameter functions of {type(self.family).__name__} must be written with jax.numpy (and "
+                        "jax.scipy): a NumPy or SciPy function was called on a value that is to be differentiated."
+                    ) from err
                 out = out if isinstance(out, tuple) else (out,)
                 results.append(tuple(np.asarray(o)[:size] for o in out))
         return tuple(np.concatenate(parts) for parts in zip(*results))

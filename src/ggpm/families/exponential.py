@@ -114,13 +114,17 @@ class ExponentialFamily(Family):
         out._row_ndim = encoded.ndim - 1
         if not self.latent_dim:
             out.latent_dim = encoded.shape[-1]
-        try:
-            some = encoded[:1024]
-            total = out._derivatives("resolve")("total", out.log_hyper, some)[0]
-            out._identity = total.shape == some.shape and bool(np.allclose(total, some, rtol=1e-12))
-        except (ImportError, NotImplementedError):
-            pass  # closed forms without JAX: moment and spread are given too, or say so themselves
+        if type(self).moment is ExponentialFamily.moment or type(self).spread is ExponentialFamily.spread:
+            out._identity = out._is_identity(encoded[:1024])
         return out
+
+    def _is_identity(self, y: Array) -> bool | None:
+        """Whether trials(y) T(y) is y itself; None without JAX, where `moment` and `spread` ask for it again."""
+        try:
+            total = self._derivatives("resolve")("total", self.log_hyper, y)[0]
+        except ImportError:
+            return None
+        return total.shape == y.shape and bool(np.allclose(total, y, rtol=1e-12))
 
     @property
     def curvature_type(self) -> type:
@@ -207,8 +211,11 @@ class ExponentialFamily(Family):
 
         value, step = objective(eta), np.ones(n)
         for _ in range(EXPANSION_STEPS):
-            gradient = self.u(eta, y) - ridge * eta
-            H = self._ridged(eta, y)
+            gradient, H = self.u(eta, y) - ridge * eta, self._ridged(eta, y)
+            # rows without derivatives (a formula that fails at this point) stay where they are
+            known = np.isfinite(np.concatenate([gradient, H.reshape(n, -1)], axis=1))
+            lost = np.asarray(~np.all(known, axis=1), dtype=bool)
+            gradient, H = np.where(lost[:, None], 0.0, gradient), np.where(lost[:, None, None], np.eye(D), H)
             indefinite = np.linalg.eigvalsh(H)[:, 0] <= 0
             if indefinite.any():
                 H = np.where(indefinite[:, None, None], self._ridged(eta, y, expected=True), H)
