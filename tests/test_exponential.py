@@ -247,6 +247,25 @@ def test_rank_one_is_found_in_a_dense_matrix():
         rank_one(np.ones((1, 3, 3)))
 
 
+def sizes(jaxpr):
+    """Sizes of all arrays in a JAX program."""
+    for equation in jaxpr.eqns:
+        yield from (v.aval.size for v in equation.outvars)
+        for parameter in equation.params.values():
+            for part in parameter if isinstance(parameter, tuple | list) else [parameter]:
+                inner = getattr(part, "jaxpr", part)
+                if hasattr(inner, "eqns"):
+                    yield from sizes(inner)
+
+
+def test_third_derivatives_never_form_an_array_of_order_three():
+    D = 12
+    derivatives = twins.DirichletExp().resolve(np.full((1, D), 1 / D))._derivatives("test")
+    for name in ("pullback", "pullback_expected"):
+        program = jax.make_jaxpr(derivatives._row_function(name))(np.zeros(0), np.ones(D), np.ones(D) / D, np.eye(D))
+        assert D**2 <= max(sizes(program.jaxpr)) <= 2 * D**2
+
+
 def test_curvature_may_be_declared():
     class Independent(twins.Gaussian):
         curvature = Diagonal
