@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -129,27 +129,44 @@ METHODS: dict[str, Callable[[Array], Any]] = {
     "CGP": lambda X: ConstrainedSimplexGP(rbf(X)),
     "GPC": lambda X: OneVsRestGPC(rbf(X)),
 }
-CHOICES: dict[str, tuple[Callable[[Array], Any], str]] = {
-    "Laplace, additive 1e-4": (partial(dirichlet, zeros_epsilon=1e-4), "presence"),
-    "Laplace, additive 1e-3 (as above)": (dirichlet, "presence"),
-    "Laplace, additive 1e-2": (partial(dirichlet, zeros_epsilon=1e-2), "presence"),
-    "Laplace, additive 0.05": (partial(dirichlet, zeros_epsilon=0.05), "presence"),
-    "Laplace, additive 0.2": (partial(dirichlet, zeros_epsilon=0.2), "presence"),
-    "Laplace, squeeze": (partial(dirichlet, zeros="squeeze"), "presence"),
-    "Laplace, three separate kernels": (partial(dirichlet, separate=True), "presence"),
-    "Taylor, expansion at alpha = y": (partial(dirichlet, inference=Taylor(matched)), "presence"),
-    "CGP, truncated, not renormalised": (lambda X: ConstrainedSimplexGP(rbf(X), renormalize=False), "presence"),
-    "Laplace, targets keep values above 0.2": (dirichlet, "value"),
-    "CGP, targets keep values above 0.2": (METHODS["CGP"], "value"),
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Another way to do it: a method, a reading of "quantised", other settings of the data."""
+
+    method: Callable[[Array], Any]
+    reading: str = "presence"
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+CHOICES: dict[str, Choice] = {
+    "Laplace, additive 1e-4": Choice(partial(dirichlet, zeros_epsilon=1e-4)),
+    "Laplace, additive 1e-3 (as above)": Choice(dirichlet),
+    "Laplace, additive 1e-2": Choice(partial(dirichlet, zeros_epsilon=1e-2)),
+    "Laplace, additive 0.05": Choice(partial(dirichlet, zeros_epsilon=0.05)),
+    "Laplace, additive 0.2": Choice(partial(dirichlet, zeros_epsilon=0.2)),
+    "Laplace, squeeze": Choice(partial(dirichlet, zeros="squeeze")),
+    "Laplace, three separate kernels": Choice(partial(dirichlet, separate=True)),
+    "Taylor, expansion at alpha = y": Choice(partial(dirichlet, inference=Taylor(matched))),
+    "CGP, truncated, not renormalised": Choice(lambda X: ConstrainedSimplexGP(rbf(X), renormalize=False)),
 }
+for _label, _reading, _data in (
+    ("targets keep values above 0.2", "value", {}),
+    ("n = 100", "presence", {"n": 100}),
+    ("spread 1", "presence", {"spread": 1.0}),
+    ("distance 1.5, spread 1", "presence", {"distance": 1.5, "spread": 1.0}),
+):
+    CHOICES[f"{_label}: Laplace"] = Choice(dirichlet, _reading, _data)
+    CHOICES[f"{_label}: CGP"] = Choice(METHODS["CGP"], _reading, _data)
 
 
 def trial(settings: Settings, task: tuple[int, str, str, np.random.SeedSequence]) -> list[Row]:
     """One method on one data set."""
     number, part, name, stream = task
-    method, reading = (METHODS[name], "presence") if part == "methods" else CHOICES[name]
-    problem = make(settings, stream, reading)
-    model = method(problem.X).fit(problem.X, problem.y)
+    choice = Choice(METHODS[name]) if part == "methods" else CHOICES[name]
+    problem = make(replace(settings, **choice.data), stream, choice.reading)
+    model = choice.method(problem.X).fit(problem.X, problem.y)
     return [
         {
             "part": part, "method": name, "trial": number,
