@@ -80,7 +80,7 @@ class Variational:
     sites: Literal["auto", "blocks", "factorised"] = "auto"
     accuracy: str = "standard"
     max_iter: int = 100
-    tol: float = 1e-7
+    tol: float = 1e-6
 
     def __post_init__(self) -> None:
         if self.sites not in ("auto", "blocks", "factorised"):
