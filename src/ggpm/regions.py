@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-N_GRID = 256  # points on which a circular density is computed
+N_GRID = 128  # points on which a circular density is computed
 N_FINE = 4096  # points to which it is then interpolated, by its Fourier series
 N_DRAWS = 4096  # draws where a density is too narrow for the grid of latent nodes
 # Spacings of the latent nodes, in standard deviations. A von Mises density of concentration kappa is seen by
@@ -96,7 +96,7 @@ def circular_grid(predictive: Predictive) -> CircularGrid:
     scale = np.minimum(1.0, 3.0 * np.sqrt(np.maximum(1.0 - length, 1e-16) / 2.0))
     t = np.linspace(-np.pi, np.pi, N_GRID, endpoint=False)
     sd = np.sqrt(np.maximum(np.linalg.eigvalsh(predictive.latent_cov)[:, -1], 0.0))
-    kappa = np.maximum(np.linalg.norm(predictive.latent_mean, axis=1), 1.0)
+    kappa = np.hypot(np.linalg.norm(predictive.latent_mean, axis=1), np.maximum(sd, 1.0))  # of a typical node
     needed = 1.0 / np.sqrt(1.0 + sd**2 / kappa)
     level = np.searchsorted(-np.array(SPACINGS), -needed)  # the coarsest spacing that is fine enough
     density = np.empty((len(centre), N_GRID))  # up to a factor: `_integrate` normalises
@@ -106,8 +106,7 @@ def circular_grid(predictive: Predictive) -> CircularGrid:
         nodes, weights = _disc(spacing)
         for i in np.flatnonzero(level == k):
             eta = predictive.latent_mean[i] + nodes @ predictive._root[i].T
-            log_p = family.log_prob(eta[:, None, :], theta[i])
-            density[i] = np.exp(logsumexp(log_p, axis=0, b=weights[:, None])) * stretch[i]
+            density[i] = weights @ np.exp(family.log_prob(eta[:, None, :], theta[i])) * stretch[i]
     cumulative = np.empty((len(centre), N_FINE + 1))
     smooth = level < len(SPACINGS)
     cumulative[smooth] = _integrate(density[smooth])

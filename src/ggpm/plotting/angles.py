@@ -97,7 +97,7 @@ def plot_polar(
     level: float = 0.9,
     data: Any = None,
     limits: tuple[float, float] | None = None,
-    n: int = 120,
+    n: int = 300,
     ax: Any = None,
 ) -> Any:
     """The same as a polar picture: direction as direction, the input as distance from the centre.
@@ -123,13 +123,17 @@ def plot_polar(
     arc, period = family.radians(predictive.interval(level)), 2 * np.pi
     width = np.mod(arc[:, 1] - arc[:, 0], period)
     middle = np.unwrap(arc[:, 0] + width / 2)
-    # the band between two radii is a patch; its edges are spirals
-    theta = np.concatenate([middle - width / 2, (middle + width / 2)[::-1]])
-    ax.fill(theta, np.concatenate([grid, grid[::-1]]), color=BAND, alpha=0.3, lw=0)
+    # one patch: out along one spiral, round the rim, back along the other, round the hub
+    low, high = middle - width / 2, middle + width / 2
+    rim, hub = np.linspace(low[-1], high[-1], 60), np.linspace(high[0], low[0], 60)
+    theta = np.concatenate([low, rim, high[::-1], hub])
+    radius = np.concatenate([grid, np.full(60, grid[-1]), grid[::-1], np.full(60, grid[0])])
+    ax.fill(theta, radius, color=BAND, alpha=0.3, lw=0)
     ax.plot(family.radians(np.unwrap(predictive.mean(), period=family.period())), grid, color=MEAN, lw=1.8)
     points = points_of(model, data)
     if points is not None:
-        ax.plot(family.radians(points[1]), points[0][:, feature], ".", color=POINTS, ms=4, alpha=0.7)
+        shown = (points[0][:, feature] >= grid[0]) & (points[0][:, feature] <= grid[-1])
+        ax.plot(family.radians(points[1][shown]), points[0][shown, feature], ".", color=POINTS, ms=4, alpha=0.7)
     if family.units in ("degrees", "hours"):
         ax.set_theta_zero_location("N")
         ax.set_theta_direction(-1)
@@ -142,8 +146,5 @@ def plot_polar(
     ax.set_rticks([v for v in ax.get_yticks() if grid[0] <= v <= grid[-1]][:5])
     ax.set_rlabel_position(22)
     ax.tick_params(axis="y", labelsize="small", labelcolor="0.35")
-    ax.set_title(
-        f"{target_name(model, 'direction')} by {feature_name(model, feature)} (radius), {level:.0%} arc",
-        fontsize="medium",
-    )
+    ax.set_xlabel(f"radius: {feature_name(model, feature)}; band: {level:.0%} arc", fontsize="small", labelpad=8)
     return ax

@@ -156,7 +156,7 @@ def coverage_depth(model: Any, X: Any, y: Any, *, offset: Any = None) -> Array:
             return np.abs(2.0 * values.reshape(len(values), -1)[:, 0] - 1.0)
     # no order: the share of draws that are more probable than y
     encoded = model.family_.encode(model._codes(y))
-    draws = np.stack([model.family_.encode(d) for d in predictive.sample(500, 0)])
+    draws = np.stack([model.family_.encode(d) for d in predictive.sample(200, 0)])
     return np.mean(log_density(predictive, draws) > log_density(predictive, encoded[None]), axis=0)
 
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.cluster import KMeans
 
 from ggpm import kernels as kernels_module
 
@@ -124,6 +123,8 @@ def kmeans_points(X: Array, M: int, seed: int = 0) -> Array:
     """
     centre, spread = X.mean(axis=0), X.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
+    from sklearn.cluster import KMeans  # loads half of scikit-learn: only when it is used
+
     found = KMeans(M, n_init=1, max_iter=LLOYD_STEPS, random_state=seed).fit((X - centre) / spread)
     return found.cluster_centers_ * spread + centre
 

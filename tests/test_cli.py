@@ -1,0 +1,253 @@
+"""The command line as scripts use it, and tables from files that nobody vouches for."""
+
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+
+pytest.importorskip("click")
+pd = pytest.importorskip("pandas")
+from click.testing import CliRunner  # noqa: E402
+
+from ggpm import load  # noqa: E402
+from ggpm.cli import main  # noqa: E402
+from ggpm.evaluation import evaluate  # noqa: E402
+from ggpm.tables import TableError, column_as_numbers, features_of, read_table, target_of, write_table  # noqa: E402
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(main, list(map(str, arguments)))
+    assert result.exit_code == code, (result.output, result.stderr, result.exception)
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    rng = np.random.default_rng(0)
+    hour = np.linspace(0, 24, 40)
+    table = pd.DataFrame({"hour": hour, "dir": np.mod(300 + 8 * hour + 10 * rng.normal(size=40), 360).round(1)})
+    table["sand"], table["silt"] = 40 + hour, 30.0
+    table["clay"] = 100 - table["sand"] - table["silt"]
+    table["kind"] = np.array(["a", "b", "c"])[np.arange(40) % 3]
+    table["grade"] = np.array(["low", "mid", "high"])[(hour / 8.1).astype(int)]
+    table["count"], table["code"] = rng.poisson(2 + hour / 4), (hour / 8.1).astype(int)
+    table.to_csv(folder / "data.csv", index=False)
+    table.to_parquet(folder / "data.parquet")
+    common = ("--features", "hour", "--json")
+    run("fit", folder / "data.csv", "--target", "dir", "--family", "von_mises", "--units", "degrees",
+        "--out", folder / "wind.ggpm", *common)  # fmt: skip
+    run("fit", folder / "data.parquet", "--target", "sand,silt,clay", "--family", "dirichlet", "--closure",
+        "--out", folder / "soil.ggpm", *common)  # fmt: skip
+    run("fit", folder / "data.csv", "--target", "grade", "--family", "ordinal", "--order", "low,mid,high",
+        "--out", folder / "grade.ggpm", *common)  # fmt: skip
+    run(
+        "fit",
+        folder / "data.csv",
+        "--target",
+        "code",
+        "--family",
+        "categorical",
+        "--out",
+        folder / "code.ggpm",
+        *common,
+    )
+    return folder
+
+
+def test_fit_predict_evaluate_agree_with_python(folder):
+    model, table = load(folder / "wind.ggpm"), pd.read_csv(folder / "data.csv")
+    assert model.family_.units == "degrees" and model.target_names_ == ["dir"]
+    out = run("predict", folder / "wind.ggpm", folder / "data.csv", "--json").stdout
+    rows = json.loads(out)["rows"]
+    np.testing.assert_allclose([r["mean"] for r in rows], model.predict(table[["hour"]]))
+    run("predict", folder / "wind.ggpm", folder / "data.parquet", "--out", folder / "p.parquet", "--level", "0.5")
+    assert pd.read_parquet(folder / "p.parquet").columns.tolist() == ["mean", "sd", "arc_start", "arc_end"]
+    text = run("predict", folder / "wind.ggpm", folder / "data.csv").stdout
+    assert text.startswith("mean,sd,arc_start,arc_end\n") and len(text.splitlines()) == 41
+    found = json.loads(run("evaluate", folder / "wind.ggpm", folder / "data.csv", "--json").stdout)
+    assert found == evaluate(model, table[["hour"]], table["dir"])
+    assert found["error_name"] == "mean absolute angle" and 5 < found["error"] < 15 and found["coverage"] > 0.7
+
+
+@pytest.mark.parametrize(
+    "name, error", [("soil", "mean total variation"), ("grade", "error rate"), ("code", "error rate")]
+)
+def test_evaluate_other_outputs(folder, name, error):
+    found = json.loads(run("evaluate", folder / f"{name}.ggpm", folder / "data.csv", "--json").stdout)
+    assert found["error_name"] == error and found["rows"] == 40 and 0 <= found["coverage"] <= 1
+    table = run("evaluate", folder / f"{name}.ggpm", folder / "data.csv").stdout
+    assert "log density" in table and "coverage" in table
+
+
+@pytest.mark.parametrize("model, kind", [("wind", "auto"), ("wind", "polar"), ("soil", "auto"), ("grade", "auto")])
+def test_plot(folder, model, kind):
+    result = json.loads(
+        run("plot", folder / f"{model}.ggpm", "--out", folder / "p.png", "--kind", kind, "--json").stdout
+    )
+    expected = {"wind": "angles", "soil": "ternary", "grade": "ordinal"}[model] if kind == "auto" else kind
+    assert result["kind"] == expected
+    assert (folder / "p.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_plots_of_held_out_rows(folder):
+    run("plot", folder / "wind.ggpm", "--out", folder / "p.png", "--kind", "pit", "--data", folder / "data.csv")
+    run(
+        "plot", folder / "grade.ggpm", "--out", folder / "p.png", "--kind", "calibration", "--data", folder / "data.csv"
+    )
+    assert "needs --data" in run("plot", folder / "wind.ggpm", "--out", "p.png", "--kind", "pit", code=2).stderr
+
+
+def test_families_demo_and_help(tmp_path):
+    assert json.loads(run("families", "--json").stdout)["von_mises"].startswith("Angles")
+    assert "dirichlet" in run("families").stdout
+    result = json.loads(run("demo", "--out", tmp_path / "demo", "--json").stdout)
+    assert len(result["files"]) == 3 and result["score"] > 0.5
+    assert "ggpm fit data.csv" in run("fit", "--help").stdout
+    assert run("--version").stdout.strip().startswith("ggpm")
+
+
+@pytest.mark.parametrize("arguments, code, message", [
+    (["--target", "dri", "--family", "von_mises"], 1, "there is no column 'dri'. Did you mean 'dir'?"),
+    (["--target", "kind", "--family", "von_mises"], 1, "column 'kind', row 1: 'a' is not a number"),
+    (["--target", "dir", "--family", "vonmises"], 2, "is not one of"),
+    (["--target", "dir", "--family", "poisson"], 1, "counts (non-negative integers)"),
+    (["--target", "dir", "--family", "gamma", "--units", "degrees"], 2, "--units belongs to --family von_mises"),
+    (["--target", "dir", "--family", "von_mises", "--units", "1,x"], 2, "is not LOW,HIGH"),
+    (["--target", "dir", "--family", "von_mises", "--features", "hour,heigth"], 1, "there is no column 'heigth'"),
+    (["--target", "dir", "--family", "von_mises", "--inference", "magic"], 1, "inference must be one of"),
+    (["--target", "sand,silt,clay", "--family", "dirichlet"], 1, "closure=True"),
+    (["--family", "von_mises"], 2, "Missing option '--target'"),
+])  # fmt: skip
+def test_faults_are_named_and_have_exit_codes(folder, tmp_path, arguments, code, message):
+    result = run("fit", folder / "data.csv", *arguments, "--out", tmp_path / "m.ggpm", code=code)
+    assert message in result.stderr.replace("\n", " ") and not (tmp_path / "m.ggpm").exists()
+    assert result.stdout == ""
+
+
+def test_bad_files_have_exit_codes(folder, tmp_path):
+    assert "not a model file" in run("predict", folder / "data.csv", folder / "data.csv", code=1).stderr.replace(
+        "\n", " "
+    )
+    (tmp_path / "t.txt").write_text("a")
+    assert ".csv or .parquet" in run("predict", folder / "wind.ggpm", tmp_path / "t.txt", code=1).stderr.replace(
+        "\n", " "
+    )
+    (tmp_path / "t.csv").write_text("height\n1\n")
+    assert "no column 'hour'" in run("predict", folder / "wind.ggpm", tmp_path / "t.csv", code=1).stderr
+    assert run("predict", folder / "wind.ggpm", tmp_path / "none.csv", code=2).stdout == ""
+
+
+def test_a_fit_that_did_not_converge_has_its_own_code(folder, tmp_path, monkeypatch):
+    import ggpm.estimators
+
+    real = ggpm.estimators.GGPRegressor.fit
+
+    def fit(self, *arguments, **keywords):
+        real(self, *arguments, **keywords)
+        self.converged_ = False
+        return self
+
+    monkeypatch.setattr(ggpm.estimators.GGPRegressor, "fit", fit)
+    run("fit", folder / "data.csv", "--target", "count", "--features", "hour", "--family", "poisson",
+        "--out", tmp_path / "m.ggpm", code=3)  # fmt: skip
+    assert load(tmp_path / "m.ggpm").converged_ is False
+
+
+# ---- tables --------------------------------------------------------------------------------------------------
+def test_values_are_checked_by_column(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,c\n1,x,\n2,y,3\ninf,z,4\n")
+    table = read_table(tmp_path / "t.csv")
+    with pytest.raises(TableError, match=r"column 'c', row 1: the value is missing \(1 such"):
+        column_as_numbers(table, "c", "t.csv")
+    with pytest.raises(TableError, match="column 'a', row 3: the value is infinite"):
+        column_as_numbers(table, "a", "t.csv")
+    with pytest.raises(TableError, match="column 'c', row 1: the label is missing"):
+        target_of(table, ["c"], labels=True, path="t.csv")
+    with pytest.raises(TableError, match="no numeric column"):
+        features_of(table[["b"]], None, exclude=[], path="t.csv")
+    (tmp_path / "twice.parquet").write_bytes(b"PAR1")
+    with pytest.raises(TableError, match="not a readable PARQUET file"):
+        read_table(tmp_path / "twice.parquet")
+
+
+def test_writing_is_atomic(tmp_path):
+    write_table(pd.DataFrame({"a": [1]}), tmp_path / "t.csv")
+    with pytest.raises(TableError, match="expected a file ending in"):
+        write_table(pd.DataFrame({"a": [2]}), tmp_path / "t.xls")
+    assert [p.name for p in tmp_path.iterdir()] == ["t.csv"]
+
+
+def damaged(content, rng):
+    """Flips, truncation, insertions of things that tables do not expect."""
+    content = bytearray(content)
+    for _ in range(rng.integers(1, 6)):
+        at = int(rng.integers(len(content)))
+        kind = rng.integers(5)
+        if kind == 0:
+            content[at] ^= 1 << rng.integers(8)
+        elif kind == 1:
+            del content[at : at + int(rng.integers(1, 20))]
+        elif kind == 2:
+            content[at:at] = [b'"', b"\0", b"\n\n", b",,,,", b"\xff\xfe", b"1e999", b"=cmd()", b"9" * 400][
+                rng.integers(8)
+            ]
+        elif kind == 3:
+            content = content[: max(at, 1)]
+        else:
+            content[at : at + 4] = rng.bytes(4)
+    return bytes(content) or b"\0"
+
+
+def fuzz_tables(tmp_path, folder, count):
+    rng = np.random.default_rng(0)
+    sources = [(kind, (folder / f"data.{kind}").read_bytes()) for kind in ("csv", "parquet")]
+    accepted, worst = 0, 0.0
+    for i in range(count):
+        kind, source = sources[i % 10 == 9]
+        content = damaged(source, rng)
+        path = tmp_path / f"t.{kind}"
+        path.write_bytes(content)
+        watched = i % 20 == 0
+        if watched:
+            tracemalloc.start()
+        try:
+            table = read_table(path)
+            features_of(table, "hour", exclude=[], path=path)
+            target_of(table, ["dir"], labels=False, path=path)
+            accepted += 1
+        except TableError:
+            pass
+        if watched:
+            worst = max(worst, tracemalloc.get_traced_memory()[1] / (len(content) + 2**16))
+            tracemalloc.stop()
+    assert worst < 60  # readers have buffers of a fixed size beside the table itself
+    return accepted
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_damaged_tables_are_refused_or_read(tmp_path, folder):
+    accepted = fuzz_tables(tmp_path, folder, 600)
+    assert 0 < accepted < 600
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_ten_thousand_damaged_tables(tmp_path, folder):
+    fuzz_tables(tmp_path, folder, 10_000)
+
+
+def test_claims_larger_than_the_file_are_refused(tmp_path):
+    """A million equal values compress to almost nothing: what is claimed must be in proportion to the file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(20_000_000, dtype=np.int8)), pa.array([1.0]))
+    pq.write_table(pa.table({"a": column}), tmp_path / "t.parquet", compression="zstd")
+    assert (tmp_path / "t.parquet").stat().st_size < 100_000
+    with pytest.raises(TableError, match="more than it can plausibly hold"):
+        read_table(tmp_path / "t.parquet")
+    (tmp_path / "wide.csv").write_bytes(b"," * 200_000)
+    with pytest.raises(TableError, match="columns"):
+        read_table(tmp_path / "wide.csv")
