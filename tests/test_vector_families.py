@@ -629,6 +629,32 @@ def test_pullback_where_the_length_is_far_less_certain_than_the_direction():
             assert_close(got, [radial] + [mp.mpf(0)] * (d - 1))
 
 
+@pytest.mark.parametrize("d", [2, 3, 4, 10, 50])
+@pytest.mark.parametrize("kappa", [0.0, 1e-9, 1e-3, 1.0, 30.0, 1e3, 1e5, 1e8])
+def test_von_mises_fisher_at_every_concentration_and_dimension(d, kappa):
+    """Density, gradient and curvature along and across the mean direction, from kappa = 0 to 1e8."""
+    family, tilt = VonMisesFisher(), 1.0 / math.sqrt(1.0 + kappa)
+    eta, y = np.zeros((1, d)), np.zeros((1, d))
+    eta[0, 0], y[0, 0], y[0, 1] = kappa, math.cos(tilt), math.sin(tilt)
+    with mp.workdps(60):
+        nu, k, cosine = mp.mpf(d) / 2 - 1, mp.mpf(kappa), mp.cos(mp.mpf(tilt))
+        if kappa:
+            log_b = mp.log(mp.besseli(nu, k)) - nu * mp.log(k)
+            A = mp.besseli(nu + 1, k) / mp.besseli(nu, k)
+            slope, c1 = 1 - A**2 - (2 * nu + 1) * A / k, A / k
+        else:  # I_nu(k) k^-nu -> 2^-nu/Gamma(nu + 1)
+            log_b, A, slope, c1 = -nu * mp.log(2) - mp.loggamma(nu + 1), 0, mp.mpf(1) / d, mp.mpf(1) / d
+        log_p = k * cosine - log_b - (nu + 1) * mp.log(2 * mp.pi)
+        assert_close(family.log_prob(eta, y), [log_p], floor=1.0)
+        u, U = family.u(eta, y)[0], family.U(eta, y).dense()[0]
+        # the rounding of cos(tilt) in y is seen against 1 - A
+        assert abs(mp.mpf(float(u[0])) - (cosine - A)) < RTOL * abs(cosine - A) + mp.mpf(2) ** -52
+        assert_close(u[1], [mp.sin(mp.mpf(tilt))])
+        assert_close(U[1, 1], [c1])
+        # gamma - rho cancels in the dense matrix; the gap keeps the digits
+        assert_close(family.U(eta, y).gap, [slope / c1])
+
+
 def test_zero_concentration_is_uniform():
     y = np.array([0.0, 1.0, 3.0])
     family = VonMises()
