@@ -1,0 +1,275 @@
+"""What the estimators share: settings, learning, the latent posterior, predictive distributions."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ggpm import _frames, priors
+from ggpm._optimize import Optimum, maximise, warn_unconverged
+from ggpm._output import FramedOutput
+from ggpm.families.base import Family
+from ggpm.inference import INFERENCES, Approximation
+from ggpm.kernels import median_distance, resolve_kernel
+from ggpm.loo import LeaveOneOut, log_densities
+from ggpm.objective import Evidence, WarmObjective, subset_start
+from ggpm.posterior import Posterior, SolveLater
+from ggpm.predictive import Predictive
+from ggpm.sparse.fitting import fit_sparse, is_dask, is_streamed
+from ggpm.sparse.lazy import LazyPredictive
+
+Array = NDArray[np.float64]
+
+
+class GGP(FramedOutput, BaseEstimator):
+    """What the three estimators share: learning, the latent posterior, predictive distributions."""
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        *,
+        inference: Any = "laplace",
+        objective: str = "evidence",
+        optimizer: Any = "fmin_l_bfgs_b",
+        n_restarts_optimizer: int = 0,
+        inducing: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        priors: Any = "auto",
+    ):
+        self.kernel = kernel
+        self.inference = inference
+        self.objective = objective
+        self.optimizer = optimizer
+        self.n_restarts_optimizer = n_restarts_optimizer
+        self.inducing = inducing
+        self.random_state = random_state
+        self.verbose = verbose
+        self.priors = priors
+
+    # ---- fitting -----------------------------------------------------------------------------------------------
+    def fit(self, X: Any, y: Any = None, *, offset: Any = None) -> Self:
+        """Learn the hyperparameters and the posterior.
+
+        Parameters
+        ----------
+        X : array (n, features)
+        y : outputs of the family's kind, n rows
+        offset : array (n,) or (n, D), optional
+            Known part of the latent, added to it (for counts: the logarithm of the exposure).
+
+        Returns
+        -------
+        self
+        """
+        # all work happens on a copy, so that a failed fit leaves this estimator as it was
+        work = copy.copy(self)
+        work._fit(X, y, offset)
+        self.__dict__.clear()  # names of an earlier fit must not outlive it
+        self.__dict__.update(vars(work))
+        return self
+
+    def _fit(self, X: Any, y: Any, offset: Any) -> None:
+        self.target_names_, self._target_kind = _frames.names_of(y), _frames.kind_of(y)
+        if self.inducing is not None or is_streamed(X):
+            if self.objective != "evidence":
+                raise ValueError(f"with inducing points objective must be 'evidence'; got {self.objective!r}.")
+            return fit_sparse(self, X, y, offset)
+        X = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=1)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        family, y = self._resolve_family(y)
+        check_consistent_length(X, y)
+        inference = self._resolve_inference()
+        D = family.latent_dim
+        self._offset_given_ = offset is not None
+        kernels = resolve_kernel(self.kernel, D, X)
+        names, length = priors.names_of(kernels, family), median_distance(X) if self.kernel is None else 1.0
+        prior = priors.resolve(self.priors, names, self.kernel is None, family, length)
+        evidence = Evidence(family, kernels, X, y, _as_offset(offset, len(X), D), inference, self.objective, prior)
+        n_iter, optimum_converged, start = 0, True, None
+        if self.optimizer is not None and evidence.theta.size:
+            optimum, start = self._maximise(evidence)
+            evidence = evidence.at(optimum.theta)
+            n_iter, optimum_converged = optimum.n_iter, optimum.converged
+            if not optimum.converged:
+                warn_unconverged(
+                    f"the hyperparameter search stopped early ({optimum.message}). Scale the inputs, widen the bounds, "
+                    "or try n_restarts_optimizer=3."
+                )
+        value, _, approximation = evidence.evaluate(start=start, gradient=False)
+        if not approximation.converged:
+            warn_unconverged(
+                "the posterior mode was not found to full precision; predictions may be off. Try "
+                "inference=Laplace(max_iter=500) (or Variational), another kernel scale, or inference='taylor'."
+            )
+        self.family_ = evidence.family
+        self.kernel_ = evidence.kernels if isinstance(self.kernel, (list, tuple)) else evidence.kernels[0]
+        self.theta_ = evidence.theta
+        self.log_marginal_likelihood_value_ = value
+        self.n_iter_ = n_iter
+        self.converged_ = bool(approximation.converged and optimum_converged)
+        z, solution = np.ascontiguousarray(approximation.z), approximation.solution
+        if type(approximation) is not Approximation:
+            # a search that asks for marginals turns factors into inverses, which round differently: start afresh, as
+            # a loaded model does
+            solution = SolveLater(evidence.kernels, X, approximation.U)
+        self.posterior_ = Posterior(evidence.kernels, X, z, solution, approximation.U)
+        evidence.forget_distances()
+        self._evidence = evidence
+        self._approximation = approximation
+
+    def _maximise(self, evidence: Evidence) -> tuple[Optimum, Any]:
+        label = "leave-one-out" if self.objective == "loo" else "log evidence"
+
+        def report(run: int, calls: int, value: float) -> None:
+            print(f"[ggpm] run {run}, evaluation {calls}: {label} {value:.6f}", file=sys.stderr)
+
+        seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
+        start, inverse_hessian = (evidence.theta, None) if callable(self.optimizer) else subset_start(evidence)
+        objective = WarmObjective(evidence)
+        optimum = maximise(
+            objective,
+            start,
+            evidence.bounds,
+            optimizer=self.optimizer,
+            n_restarts=self.n_restarts_optimizer,
+            rng=np.random.default_rng(seed),
+            inverse_hessian=inverse_hessian,
+            report=report if self.verbose else None,
+        )
+        return optimum, objective.start
+
+    def _resolve_family(self, y: Any) -> tuple[Family, Array]:
+        """The family bound to the data, and the encoded y."""
+        raise NotImplementedError
+
+    def _resolve_inference(self):
+        if self.objective not in ("evidence", "loo"):
+            raise ValueError(f"objective must be 'evidence' or 'loo'; got {self.objective!r}.")
+        if isinstance(self.inference, str):
+            if self.inference not in INFERENCES:
+                known = ", ".join(repr(name) for name in INFERENCES)
+                raise ValueError(f"inference must be one of {known} or an object; got {self.inference!r}.")
+            return INFERENCES[self.inference]()
+        if not hasattr(self.inference, "infer"):
+            raise TypeError(f"inference must be a name or an object with settings; got {self.inference!r}.")
+        return self.inference
+
+    # ---- evidence ------------------------------------------------------------------------------------------------
+    def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False):
+        """Log evidence at ``theta`` (default: the learned one), and its gradient if asked for.
+
+        A pure function of theta: it starts from the same point whatever was evaluated before.
+        """
+        check_is_fitted(self)
+        if theta is None and not eval_gradient:
+            return self.log_marginal_likelihood_value_
+        at = self._evidence if theta is None else self._evidence.at(np.asarray(theta, dtype=float))
+        value, gradient, _ = at.evaluate(gradient=eval_gradient)
+        return (value, gradient) if eval_gradient else value
+
+    def loo(self) -> LeaveOneOut:
+        """Leave-one-out log predictive densities of the training rows, from the fitted sites, without refitting.
+
+        Returns
+        -------
+        LeaveOneOut
+            With ``pointwise`` (n,), ``total``, ``mean`` and the ``standard_error`` of the total.
+
+        Examples
+        --------
+        >>> from ggpm import GGPRegressor
+        >>> X = np.linspace(0, 1, 12)[:, None]
+        >>> GGPRegressor("poisson", optimizer=None).fit(X, np.arange(12)).loo().pointwise.shape
+        (12,)
+        """
+        check_is_fitted(self)
+        if not isinstance(getattr(self, "_evidence", None), Evidence):
+            raise ValueError("leave-one-out needs the exact posterior of all training rows: fit with inducing=None.")
+        approximation = getattr(self, "_approximation", None) or self._evidence.evaluate(gradient=False)[2]
+        return LeaveOneOut(log_densities(approximation))
+
+    # ---- prediction ----------------------------------------------------------------------------------------------
+    def predict_latent(self, X: Any, *, offset: Any = None) -> tuple[Array, Array]:
+        """Mean (m, D) and covariance (m, D, D) of the latent at the rows of X."""
+        check_is_fitted(self)
+        if is_dask(X):
+            return self.predict_dist(X, offset=offset).latent()
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        mean, cov = self.posterior_.latent(X)
+        return mean + _as_offset(offset, len(X), mean.shape[1]), cov
+
+    def predict_dist(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
+        """The predictive distribution (`Predictive`) at the rows of X; ``trials`` for counts out of N.
+
+        For a Dask collection its methods give Dask arrays, and nothing is computed before they are.
+        """
+        if is_dask(X):
+            check_is_fitted(self)
+            return LazyPredictive(self, X, offset, trials)
+        mean, cov = self.predict_latent(X, offset=offset)
+        return Predictive(self.family_, mean, cov, _as_trials(trials, len(mean), self.family_))
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, offset: Any = None, trials: Any = None):
+        """Draws of y, independent between rows, with the draws on the last axis as in scikit-learn."""
+        draws = self.predict_dist(X, offset=offset, trials=trials).sample(n_samples, random_state)
+        if is_dask(X):
+            return np.moveaxis(draws, 1, -1)
+        return self._labelled(np.moveaxis(draws, 0, -1))
+
+    def log_predictive_density(self, X: Any, y: Any, *, offset: Any = None) -> Array:
+        """Log predictive density of each row of y, (m,).
+
+        >>> from ggpm import GGPRegressor
+        >>> X = np.arange(6.0)[:, None]
+        >>> GGPRegressor("poisson").fit(X, np.arange(6)).log_predictive_density(X, np.arange(6)).shape
+        (6,)
+        """
+        if is_dask(X):
+            return self.predict_dist(X, offset=offset).log_prob(y)
+        return self.predict_dist(X, offset=offset).log_prob(self._codes(y))
+
+    def _codes(self, y: Any) -> Any:
+        """y as the family knows it (classifiers: codes of the labels)."""
+        names = _frames.names_of(y)
+        if names and self.target_names_ and len(names) > 1 and names != self.target_names_:
+            raise ValueError(
+                f"the columns of y must be those of fit, {', '.join(self.target_names_)}; got {', '.join(names)}. "
+                f"Try y[{self.target_names_}]."
+            )
+        return _frames.values_of(y)
+
+    def _labelled(self, draws: NDArray) -> NDArray:
+        """Draws of the family as the user knows them (classifiers: labels)."""
+        return draws
+
+
+def _as_offset(offset: Any, n: int, D: int) -> Array:
+    if offset is None:
+        return np.zeros((n, D))
+    out = np.asarray(offset, dtype=float)
+    out = out[:, None] if out.ndim == 1 else out
+    if out.shape not in {(n, 1), (n, D)}:
+        raise ValueError(f"offset must have shape ({n},) or ({n}, {D}); got {np.shape(offset)}.")
+    if not np.all(np.isfinite(out)):
+        raise ValueError("offset must be finite; a zero exposure has the logarithm -inf: drop those rows.")
+    return np.broadcast_to(out, (n, D)).copy()
+
+
+def _as_trials(trials: Any, m: int, family: Family) -> Array | None:
+    if trials is None:
+        return None
+    if not family.countable:
+        raise ValueError(f"trials applies to counts out of N (binomial, multinomial), not to {type(family).__name__}.")
+    out = np.broadcast_to(np.asarray(trials, dtype=float), (m,))
+    if np.any(out < 1) or np.any(out != np.round(out)):
+        raise ValueError("trials must be positive integers.")
+    return out
