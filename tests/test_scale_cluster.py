@@ -116,3 +116,55 @@ def test_a_dead_scheduler_is_named_and_the_earlier_model_stays(processes):
         finally:
             client.close(timeout=1)
     np.testing.assert_array_equal(model.predict(X), before)
+
+
+class SmallFiles(distributed.WorkerPlugin):
+    """Files of a worker may not grow beyond a few bytes, as on a disk that is full."""
+
+    def setup(self, worker):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+@pytest.mark.slow
+def test_a_full_disk_while_spilling_does_not_change_the_result():
+    """Dask keeps what it cannot spill in memory, and says so in its log; the fit goes on."""
+    X, y = winds(4000)
+    reference = GGPRegressor("von_mises", KERNEL, inducing=8, optimizer=None).fit(X, y)
+    # all data beyond 40 kB are to be spilled: none of the chunks of 16 kB can stay unless spilling fails
+    thresholds = {"target": 1e-4, "spill": 1e-4, "pause": False, "terminate": False}
+    with (
+        dask.config.set({f"distributed.worker.memory.{name}": value for name, value in thresholds.items()}),
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, memory_limit="400MB", dashboard_address=None, silence_logs=50
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.register_plugin(SmallFiles())
+        model = GGPRegressor("von_mises", KERNEL, inducing=8, optimizer=None)
+        model.fit(da.from_array(X, chunks=(1000, 2)), da.from_array(y, chunks=1000))
+        held = client.run(lambda dask_worker: (len(dask_worker.data.fast), len(dask_worker.data.slow)))
+        assert all(slow == 0 for _, slow in held.values())  # nothing could be spilled
+    for one, other in zip(model.predict_latent(X[:20]), reference.predict_latent(X[:20])):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
+
+
+def _deadly(block):
+    os._exit(1)
+
+
+@pytest.mark.slow
+def test_workers_that_die_again_and_again_are_named_and_the_earlier_model_stays():
+    X, y = winds(100)
+    model = GGPRegressor("von_mises", KERNEL, inducing=8, optimizer=None).fit(X, y)
+    before = model.predict(X)
+    lazy = da.from_array(X, chunks=(50, 2)).map_blocks(_deadly, dtype=float, meta=np.empty((0, 2)))
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        distributed.Client(cluster),
+        pytest.raises(ClusterError, match="died again and again"),
+    ):
+        model.fit(lazy, da.from_array(y, chunks=50))
+    np.testing.assert_array_equal(model.predict(X), before)
