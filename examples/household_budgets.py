@@ -25,7 +25,7 @@ model = GGPRegressor(
 ).fit(X, shares)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained", width_ratios=(1.15, 1))
-plotting.plot_ternary(model, ax=left)
+plotting.plot_ternary(model, ax=left, regions=3)
 plotting.plot_bands(model, level=0.8, ax=right)
 right.set_title("mean and 80 % intervals", fontsize="medium")
 Path("out").mkdir(exist_ok=True)

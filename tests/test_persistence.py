@@ -341,8 +341,8 @@ def fuzz(tmp_path, count):
 
 def test_hostile_files_are_refused_or_harmless(tmp_path):
     """Signed, so that every check behind the digest is reached; the slow test does 10,000."""
-    accepted = fuzz(tmp_path, 1000)
-    assert 0 < accepted < 500  # some changes are harmless (another random_state), most are not
+    accepted = fuzz(tmp_path, 600)
+    assert 0 < accepted < 300  # some changes are harmless (another random_state), most are not
 
 
 @pytest.mark.slow
@@ -354,7 +354,7 @@ def test_no_allocation_beyond_the_size_of_the_file(tmp_path):
     rng, path = np.random.default_rng(2), tmp_path / "m"
     load(KEPT)  # imports are not the file's allocations
     worst = 0.0
-    for content in hostile_files(rng, 400):
+    for content in hostile_files(rng, 200):
         path.write_bytes(content)
         tracemalloc.start()
         with contextlib.suppress(LoadError):

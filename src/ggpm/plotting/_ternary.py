@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 CORNERS = np.array([[0.5, np.sqrt(0.75)], [0.0, 0.0], [1.0, 0.0]])
-MESH = 90  # points along an edge of the mesh on which densities are drawn
+MESH = 64  # points along an edge of the mesh on which densities are drawn
 
 
 def project(composition: Array) -> Array:

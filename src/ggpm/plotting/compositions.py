@@ -20,6 +20,7 @@ from ggpm.plotting._common import (
     line_of,
     points_of,
 )
+from ggpm.predictive import Predictive
 from ggpm.regions import log_density
 
 
@@ -70,7 +71,7 @@ def plot_ternary(
     ax.add_collection(line)
     for i in np.linspace(0, n - 1, regions).round().astype(int):
         colour = line.cmap(line.norm(grid[i]))
-        _region(ax, predictive, i, level, colours=[colour], linewidths=1.6, zorder=4)
+        _outline(ax, _on_mesh(predictive, i), level, colors=[colour], linewidths=1.6, zorder=4)
     ax.figure.colorbar(line, ax=ax, shrink=0.7, label=feature_name(model, feature))
     if regions:
         ax.set_title(f"mean composition and {level:.0%} regions", fontsize="medium")
@@ -94,13 +95,11 @@ def plot_ternary_density(
     _check_three(model)
     ax = axes_for(ax, figsize=(5.4, 4.8))
     predictive = model.predict_dist(X)
-    values = _region(ax, predictive, row, None)
-    top = values.max()
-    tri = _ternary.mesh()[1]
-    filled = np.exp(values - top)
-    ax.tricontourf(tri, filled, levels=np.linspace(0.02, 1.0, 15), cmap="Blues", zorder=1)
+    values = _on_mesh(predictive, row)
+    relative = np.exp(values - values.max())
+    ax.tricontourf(_ternary.mesh()[1], relative, levels=np.linspace(0.02, 1.0, 15), cmap="Blues", zorder=1)
     for level, style in zip(sorted(levels), ("-", "--", ":", "-.")):
-        _region(ax, predictive, row, level, colours=[MEAN], linestyles=[style], linewidths=1.4, zorder=3)
+        _outline(ax, values, level, colors=[MEAN], linestyles=[style], linewidths=1.4, zorder=3)
         ax.plot([], [], style, color=MEAN, label=f"{level:.0%}")
     mean = _ternary.project(predictive.mean()[row][None])[0]
     ax.plot(*mean, "o", color="white", mec=MEAN, ms=7, mew=1.6, zorder=5, label="mean")
@@ -122,19 +121,16 @@ def _parts(model: Any) -> list[str]:
     return model.target_names_ or ["part 0", "part 1", "part 2"]
 
 
-def _region(ax: Any, predictive: Any, row: int, level: float | None, **style: Any) -> Array:
-    """Log density of one row on the triangle's mesh; with a level, its highest-density region is drawn."""
-    from ggpm.predictive import Predictive
-
+def _on_mesh(predictive: Any, row: int) -> Array:
+    """Log density of one row on the triangle's mesh."""
     one = Predictive(predictive.family, predictive.latent_mean[row : row + 1], predictive.latent_cov[row : row + 1])
-    inner, tri = _ternary.mesh()
-    values = log_density(one, inner[:, None, :])[:, 0]
-    if level is not None:
-        # the mesh points have equal weights: the threshold is where the heaviest of them reach the level
-        weight = np.exp(values - values.max())
-        order = np.argsort(-values)
-        share = np.cumsum(weight[order]) / weight.sum()
-        threshold = values[order[min(int(np.searchsorted(share, level)), len(order) - 1)]]
-        style["colors"] = style.pop("colours")
-        ax.tricontour(tri, values, levels=[threshold], **style)
-    return values
+    return log_density(one, _ternary.mesh()[0][:, None, :])[:, 0]
+
+
+def _outline(ax: Any, values: Array, level: float, **style: Any) -> None:
+    """Draw the highest-density region: the mesh points weigh the same, and the heaviest make up the level."""
+    weight = np.exp(values - values.max())
+    order = np.argsort(-values)
+    share = np.cumsum(weight[order]) / weight.sum()
+    threshold = values[order[min(int(np.searchsorted(share, level)), len(order) - 1)]]
+    ax.tricontour(_ternary.mesh()[1], values, levels=[threshold], **style)

@@ -56,7 +56,11 @@ class Solution(Protocol):
 
 
 def factorise(K: Sequence[Array], U: Curvature) -> Solution:
-    """Factorise ``I + U K``; raises `NotPositiveDefinite` when ``K^-1 + U`` is not positive definite."""
+    """Factorise ``I + U K``; raises `NotPositiveDefinite` when ``K^-1 + U`` is not positive definite.
+
+    >>> round(float(factorise([np.eye(2)], Diagonal(np.ones((2, 1)))).log_det), 4)
+    1.3863
+    """
     if isinstance(U, Diagonal):
         return DiagonalSolution(K, U)
     if isinstance(U, (RankOne, Kronecker)) and len(K) == 1 and (common := U.common()) is not None:
