@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from ggpm import GGPRegressor, families, plotting
 
-rows = 60 if "--small" in sys.argv else 300
+rows, n = (60, 20) if "--small" in sys.argv else (300, 100)
 budget = data("Ecdat", "BudgetUK").sample(rows, random_state=0)
 X = pd.DataFrame({"log total expenditure": np.log(budget["totexp"])})
 shares = pd.DataFrame({"food": budget["wfood"], "transport": budget["wtrans"]})
@@ -25,8 +25,8 @@ model = GGPRegressor(
 ).fit(X, shares)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained", width_ratios=(1.15, 1))
-plotting.plot_ternary(model, ax=left, regions=3)
-plotting.plot_bands(model, level=0.8, ax=right)
+plotting.plot_ternary(model, n=n, ax=left)
+plotting.plot_bands(model, level=0.8, n=n, ax=right)
 right.set_title("mean and 80 % intervals", fontsize="medium")
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/household_budgets.png", dpi=130)

@@ -183,6 +183,8 @@ def damaged(content, rng):
     """Flips, truncation, insertions of things that tables do not expect."""
     content = bytearray(content)
     for _ in range(rng.integers(1, 6)):
+        if not content:
+            return b"\0"
         at = int(rng.integers(len(content)))
         kind = rng.integers(5)
         if kind == 0:
