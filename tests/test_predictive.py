@@ -261,3 +261,63 @@ def test_cdf_and_quantile_are_inverse():
         p.quantile(1.5)
     with pytest.raises(ValueError, match="rows"):
         p.log_prob([1.0])
+
+
+# ---- regions, distribution functions, classes -----------------------------------------------------------------
+@pytest.mark.parametrize("kappa", [0.1, 4.0, 100.0, 1e4, 1e8])
+def test_arcs_are_the_shortest_and_exact(kappa):
+    """For a known von Mises density the arc is symmetric; the grid interpolates linearly between 4096 points."""
+    from scipy.stats import vonmises
+
+    p = Predictive(families.VonMises(), kappa * np.array([[np.cos(3.0), np.sin(3.0)]]), np.zeros((1, 2, 2)))
+    start, end = p.interval(0.9)[0]
+    width = np.mod(end - start, 2 * np.pi)
+    np.testing.assert_allclose(width, vonmises.ppf(0.95, kappa) - vonmises.ppf(0.05, kappa), rtol=2e-5)
+    np.testing.assert_allclose(np.mod(3.0 - start, 2 * np.pi), width / 2, rtol=2e-5)
+    np.testing.assert_allclose(p.pit([3.0]), 0.5, atol=1e-6)
+    assert kappa > 1e3 or end < start  # wide ones wrap around at pi
+
+
+@pytest.mark.parametrize("mean, sd", [((4.0, 1.0), 1.0), ((0.0, 0.0), 3.0), ((30.0, 10.0), 10.0), ((0.0, 0.0), 300.0)])
+def test_arcs_hold_their_share_of_draws(mean, sd):
+    cov = sd**2 * np.array([[1.0, 0.3], [0.3, 0.5]])
+    p = Predictive(families.VonMises(units="degrees"), np.array([mean]), cov[None])
+    start, end = p.interval(0.8)[0]
+    draws = p.sample(40_000, 5)[:, 0]
+    inside = np.mean(np.mod(draws - start, 360) <= np.mod(end - start, 360))
+    assert inside == pytest.approx(0.8, abs=0.025)  # the widest case reads its arc off 4096 draws: sd 0.006
+    np.testing.assert_allclose(p.cdf([90.0]), np.mean(draws < 90.0), atol=0.03)
+
+
+@pytest.mark.parametrize("name", ["poisson", "negative_binomial", "ordinal", "gamma", "von_mises", "gaussian"])
+def test_pit_of_own_draws_is_uniform(name):
+    p = predictive_for(name)
+    values = np.concatenate([p.pit(d, random_state=i).ravel() for i, d in enumerate(p.sample(300, 1))])
+    n = len(values)
+    # Kolmogorov's distance exceeds 2/sqrt(n) once in 1500
+    assert np.max(np.abs(np.sort(values) - (np.arange(n) + 0.5) / n)) < 2 / np.sqrt(n)
+
+
+def test_quantiles_of_counts_out_of_n():
+    p = Predictive(families.Binomial(), np.array([[0.3], [-1.0]]), 0.5 * np.ones((2, 1, 1)), np.array([10.0, 50.0]))
+    draws = p.sample(40_000, 3)[..., 0]
+    for q in (0.1, 0.5, 0.9):
+        k = p.quantile(q)
+        assert np.all(np.mean(draws <= k, axis=0) >= q - 0.01) and np.all(np.mean(draws < k, axis=0) <= q + 0.01)
+
+
+def test_highest_density_regions_hold_their_share_and_are_the_densest():
+    p = predictive_for("dirichlet")
+    region = p.highest_density(0.8)
+    draws = p.sample(150, 9)
+    inside = np.array([region.contains(d) for d in draws])
+    assert inside.mean() == pytest.approx(0.8, abs=0.08)  # 150 draws in three rows: two standard errors 0.04
+    dense = np.array([p.log_prob(d) for d in draws[:20]])
+    for row in range(len(p)):
+        inner, outer = dense[inside[:20, row], row], dense[~inside[:20, row], row]
+        if inner.size and outer.size:
+            assert inner.min() > outer.max() - 0.2  # coarse nodes against fine ones
+    with pytest.raises(ValueError, match="no density"):
+        predictive_for("poisson").highest_density()
+    with pytest.raises(ValueError, match="not classes"):
+        p.top_k(2)

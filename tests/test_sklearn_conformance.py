@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+from cases import FAMILIES, simulate
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, families, log_predictive_density_scorer
 
 # The only check that cannot apply, with the reason; everything else must pass.
@@ -163,6 +164,17 @@ def test_set_output_and_labels():
         model.set_output(transform="arrow")
     table = model.summary(X[:2])
     assert table["label"].tolist() == ["setosa"] * 2 and "p_virginica" in table and "setosa" in table["credible_set"][0]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_has_a_summary(name):
+    pytest.importorskip("pandas")
+    X, y, _ = simulate(name, n=12)
+    model = GGPRegressor(FAMILIES[name][0], optimizer=None).fit(X, y)
+    table = model.summary(X[:3], level=0.8)
+    assert len(table) == 3 and not table.isna().any().any()
+    for column in [c for c in table if c.endswith("lower")]:
+        assert (table[column] <= table[column.replace("lower", "upper")]).all()
 
 
 def test_an_ordered_categorical_brings_its_order():

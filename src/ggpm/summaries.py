@@ -82,6 +82,9 @@ def _ordered(predictive: Predictive, level: float, names: list[str] | None) -> d
             if predictive.trials is None:  # one trial has no interval; the proportion's own uncertainty is latent
                 return {"mean": mean, "sd": np.sqrt(var)}
         return {"mean": mean, "sd": np.sqrt(var), "lower": interval[:, 0], "upper": interval[:, 1]}
+    if mean.ndim == 3:  # matrices: entry by entry
+        names = [f"y{j}{k}" for j, k in np.ndindex(mean.shape[1:])]
+        mean, interval = mean.reshape(len(mean), -1), interval.reshape(len(mean), -1, 2)
     d = mean.shape[1]
     if names is None or len(names) != d:
         names = [f"y{j}" for j in range(d)]
