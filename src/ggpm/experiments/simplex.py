@@ -233,7 +233,7 @@ def draw(settings: Settings, stream: np.random.SeedSequence, path: Path) -> None
     maps = {"true probabilities": problem.truth(problem.X_map)}
     for name, method in METHODS.items():
         model = method(problem.X).fit(problem.X, problem.y)
-        maps[f"{name}, MAE {_mae(model, problem, problem.X_map):.3f}"] = model.predict(problem.X_map)
+        maps[f"{name}, error {_mae(model, problem, problem.X_map):.3f}"] = model.predict(problem.X_map)
     figure, axes = plt.subplots(2, 3, figsize=(10.5, 7), layout="constrained", sharex=True, sharey=True)
     first = axes.flat[0]
     first.scatter(*problem.X.T, c=problem.y, s=22, edgecolor="black", linewidth=0.3)
@@ -245,6 +245,7 @@ def draw(settings: Settings, stream: np.random.SeedSequence, path: Path) -> None
     for ax in axes.flat:
         ax.plot(*problem.centres.T, "+", color="black", ms=9)
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
+        ax.locator_params(nbins=5, prune="both")  # labels of neighbouring panels would touch
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
     plt.close(figure)
