@@ -22,8 +22,7 @@ from ggpm.loo import LeaveOneOut, log_densities
 from ggpm.objective import Evidence, WarmObjective, subset_start
 from ggpm.posterior import Posterior, SolveLater
 from ggpm.predictive import Predictive
-from ggpm.sparse.fitting import fit_sparse, is_dask, is_streamed
-from ggpm.sparse.lazy import LazyPredictive
+from ggpm.sparse.kinds import is_dask, is_streamed
 
 Array = NDArray[np.float64]
 
@@ -81,6 +80,8 @@ class GGP(FramedOutput, BaseEstimator):
         if self.inducing is not None or is_streamed(X):
             if self.objective != "evidence":
                 raise ValueError(f"with inducing points objective must be 'evidence'; got {self.objective!r}.")
+            from ggpm.sparse.fitting import fit_sparse
+
             return fit_sparse(self, X, y, offset)
         X = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=1)
         if y is None:
@@ -214,6 +215,8 @@ class GGP(FramedOutput, BaseEstimator):
         """
         if is_dask(X):
             check_is_fitted(self)
+            from ggpm.sparse.lazy import LazyPredictive
+
             return LazyPredictive(self, X, offset, trials)
         mean, cov = self.predict_latent(X, offset=offset)
         return Predictive(self.family_, mean, cov, _as_trials(trials, len(mean), self.family_))

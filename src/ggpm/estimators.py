@@ -15,7 +15,7 @@ from ggpm import _frames, families
 from ggpm._estimator import GGP
 from ggpm.families.base import Family
 from ggpm.families.support import Real
-from ggpm.sparse.fitting import is_dask
+from ggpm.sparse.kinds import is_dask
 
 Array = NDArray[np.float64]
 

@@ -17,20 +17,11 @@ from ggpm._optimize import Optimum, maximise, warn_unconverged
 from ggpm.kernels import median_distance, resolve_kernel
 from ggpm.sparse.data import Preparation, joined, survey, take
 from ggpm.sparse.inducing import settings_of
+from ggpm.sparse.kinds import is_dask, is_streamed
 from ggpm.sparse.objective import SparseEvidence
 from ggpm.sparse.rows import ArrayRows, Chunk, Rows
 
 Array = NDArray[np.float64]
-
-
-def is_streamed(X: Any) -> bool:
-    """Whether X is a source of chunks: a Dask collection, or an object with the methods of `Rows`."""
-    return hasattr(X, "map_reduce") or is_dask(X)
-
-
-def is_dask(X: Any) -> bool:
-    """Whether X is a Dask collection; Dask is not imported to find out."""
-    return hasattr(X, "__dask_graph__")
 
 
 def fit_sparse(estimator: Any, X: Any, y: Any, offset: Any) -> None:
