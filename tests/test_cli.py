@@ -68,6 +68,8 @@ def test_fit_predict_evaluate_agree_with_python(folder):
     assert text.startswith("mean,sd,arc_start,arc_end\n") and len(text.splitlines()) == 41
     found = json.loads(run("evaluate", folder / "wind.ggpm", folder / "data.csv", "--json").stdout)
     assert found == evaluate(model, table[["hour"]], table["dir"])
+    more = json.loads(run("evaluate", folder / "wind.ggpm", folder / "data.csv", "--calibration", "--json").stdout)
+    assert more.items() >= found.items() and {"coverage 90%", "PIT mean", "crps"} <= more.keys()
     assert found["error_name"] == "mean absolute angle" and 5 < found["error"] < 15 and found["coverage"] > 0.7
 
 

@@ -295,8 +295,11 @@ def _load_with(model: str, data: str) -> tuple[Any, Any, Any]:
 @click.option("--target", help="Target column(s); by default those of the fit.")
 @click.option("--level", default=0.9, show_default=True, help="Level of the coverage.")
 @click.option("--offset", help="Column added to the latent.")
+@click.option("--calibration", "report", is_flag=True, help="Also coverage at four levels, PIT moments, Brier, CRPS.")
 @JSON
-def evaluate(model: str, data: str, target: str | None, level: float, offset: str | None, as_json: bool) -> None:
+def evaluate(
+    model: str, data: str, target: str | None, level: float, offset: str | None, report: bool, as_json: bool
+) -> None:
     """Held-out log density, error and coverage of a model on DATA."""
     from ggpm.evaluation import evaluate as measure
 
@@ -309,6 +312,10 @@ def evaluate(model: str, data: str, target: str | None, level: float, offset: st
     with _progress(f"evaluating {len(X)} rows") as step:
         try:
             result = measure(fitted, X, y, level=level, offset=extra)
+            if report:
+                from ggpm.calibration import calibration
+
+                result = result | calibration(fitted, X, y, offset=extra).frame["value"].to_dict()
         except ValueError as error:
             raise ValueError(f"{data}, target {', '.join(names)}: {error}") from error
         step()
