@@ -65,6 +65,18 @@ def test_every_public_function_has_a_docstring_with_an_example():
     assert not missing, missing
 
 
+def test_every_method_of_the_estimators_and_predictions_has_an_example():
+    import ggpm
+
+    parser, missing = doctest.DocTestParser(), []
+    for owner in (ggpm.GGPRegressor, ggpm.GGPClassifier, ggpm.GGPOrdinalClassifier, ggpm.Predictive):
+        for name, method in inspect.getmembers(owner, inspect.isfunction):
+            ours = method.__module__.startswith("ggpm") and not name.startswith("_")
+            if ours and not parser.get_examples(inspect.getdoc(method) or ""):
+                missing.append(f"{owner.__name__}.{name}")
+    assert not missing, missing
+
+
 def test_the_readme_runs():
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)

@@ -67,6 +67,13 @@ class GGP(FramedOutput, BaseEstimator):
         Returns
         -------
         self
+
+        Examples
+        --------
+        >>> from ggpm import GGPRegressor
+        >>> X = np.arange(8.0)[:, None]
+        >>> GGPRegressor("poisson").fit(X, np.arange(8)).converged_
+        True
         """
         # all work happens on a copy, so that a failed fit leaves this estimator as it was
         work = copy.copy(self)
@@ -169,6 +176,12 @@ class GGP(FramedOutput, BaseEstimator):
         """Log evidence at ``theta`` (default: the learned one), and its gradient if asked for.
 
         A pure function of theta: it starts from the same point whatever was evaluated before.
+
+        >>> from ggpm import GGPRegressor
+        >>> X = np.arange(8.0)[:, None]
+        >>> model = GGPRegressor("poisson").fit(X, np.arange(8))
+        >>> model.log_marginal_likelihood() == model.log_marginal_likelihood_value_
+        True
         """
         check_is_fitted(self)
         if theta is None and not eval_gradient:
@@ -200,7 +213,14 @@ class GGP(FramedOutput, BaseEstimator):
 
     # ---- prediction ----------------------------------------------------------------------------------------------
     def predict_latent(self, X: Any, *, offset: Any = None) -> tuple[Array, Array]:
-        """Mean (m, D) and covariance (m, D, D) of the latent at the rows of X."""
+        """Mean (m, D) and covariance (m, D, D) of the latent at the rows of X.
+
+        >>> from ggpm import GGPRegressor
+        >>> X = np.arange(8.0)[:, None]
+        >>> mean, cov = GGPRegressor("von_mises").fit(X, X[:, 0] / 2).predict_latent(X[:3])
+        >>> mean.shape, cov.shape
+        ((3, 2), (3, 2, 2))
+        """
         check_is_fitted(self)
         if is_dask(X):
             return self.predict_dist(X, offset=offset).latent()
@@ -212,6 +232,11 @@ class GGP(FramedOutput, BaseEstimator):
         """The predictive distribution (`Predictive`) at the rows of X; ``trials`` for counts out of N.
 
         For a Dask collection its methods give Dask arrays, and nothing is computed before they are.
+
+        >>> from ggpm import GGPRegressor
+        >>> X = np.arange(8.0)[:, None]
+        >>> GGPRegressor("poisson").fit(X, np.arange(8)).predict_dist(X[:3])
+        Predictive(Poisson(), 3 rows)
         """
         if is_dask(X):
             check_is_fitted(self)
@@ -222,7 +247,13 @@ class GGP(FramedOutput, BaseEstimator):
         return Predictive(self.family_, mean, cov, _as_trials(trials, len(mean), self.family_))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, offset: Any = None, trials: Any = None):
-        """Draws of y, independent between rows, with the draws on the last axis as in scikit-learn."""
+        """Draws of y, independent between rows, with the draws on the last axis as in scikit-learn.
+
+        >>> from ggpm import GGPRegressor
+        >>> X = np.arange(8.0)[:, None]
+        >>> GGPRegressor("poisson").fit(X, np.arange(8)).sample_y(X[:3], 5).shape
+        (3, 5)
+        """
         draws = self.predict_dist(X, offset=offset, trials=trials).sample(n_samples, random_state)
         if is_dask(X):
             return np.moveaxis(draws, 1, -1)

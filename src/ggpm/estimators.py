@@ -101,14 +101,24 @@ class GGPRegressor(RegressorMixin, GGP):
         return family, family.encode(values)
 
     def predict(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
-        """Predictive mean in the space of y; a data frame where y was one of several columns."""
+        """Predictive mean in the space of y; a data frame where y was one of several columns.
+
+        >>> X = np.arange(8.0)[:, None]
+        >>> GGPRegressor("poisson").fit(X, np.arange(8)).predict(X[:3]).shape
+        (3,)
+        """
         mean = self.predict_dist(X, offset=offset, trials=trials).mean()
         if is_dask(X):
             return mean
         return self._framed(mean, X, self.target_names_, automatic=True)
 
     def score(self, X: Any, y: Any, *, offset: Any = None) -> float:
-        """1 - (loss of the predictions) / (loss of the best constant), with the family's unit loss."""
+        """1 - (loss of the predictions) / (loss of the best constant), with the family's unit loss.
+
+        >>> X = np.arange(8.0)[:, None]
+        >>> bool(GGPRegressor("poisson").fit(X, np.arange(8)).score(X, np.arange(8)) > 0.5)
+        True
+        """
         prediction = self.predict_dist(X, offset=offset).mean()
         encoded = self.family_.encode(self._codes(y))
         check_consistent_length(prediction, encoded)
@@ -169,14 +179,26 @@ class _ClassifierBase(ClassifierMixin, GGP):
         return self.classes_[draws.astype(int)]
 
     def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
-        """Probability of each class, (m, number of classes), columns as in `classes_`."""
+        """Probability of each class, (m, number of classes), columns as in `classes_`.
+
+        >>> X = np.arange(9.0)[:, None]
+        >>> model = GGPClassifier().fit(X, ["a"] * 3 + ["b"] * 3 + ["c"] * 3)
+        >>> model.predict_proba(X[:2]).shape
+        (2, 3)
+        """
         p = self.predict_dist(X, offset=offset).probabilities()
         if is_dask(X):
             return p
         return self._framed(p, X, [str(label) for label in self.classes_])
 
     def predict(self, X: Any, *, offset: Any = None) -> Any:
-        """The most probable label of each row."""
+        """The most probable label of each row.
+
+        >>> X = np.arange(9.0)[:, None]
+        >>> model = GGPClassifier().fit(X, ["a"] * 3 + ["b"] * 3 + ["c"] * 3)
+        >>> model.predict(X[[0, 8]])
+        array(['a', 'c'], dtype='<U1')
+        """
         if is_dask(X):
             return self.predict_dist(X, offset=offset).labels()
         best = np.argmax(self.predict_dist(X, offset=offset).probabilities(), axis=1)

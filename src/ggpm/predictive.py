@@ -64,13 +64,24 @@ class Predictive:
 
     # ---- moments ---------------------------------------------------------------------------------------------
     def mean(self) -> Array:
-        """Predictive mean in the space of y: circular mean, mean composition, class probabilities, ..."""
+        """Predictive mean in the space of y: circular mean, mean composition, class probabilities, ...
+
+        >>> from ggpm.families import Poisson
+        >>> p = Predictive(Poisson(), np.zeros((2, 1)), np.ones((2, 1, 1)))
+        >>> p.mean().round(3)
+        array([1.649, 1.649])
+        """
         return self.family.point(self._moment())
 
     def var(self) -> Array:
         """Predictive variance: (m,) for scalar y, covariance (m, d, d) for vectors, circular variance for angles.
 
         For matrices (m, p, p) it is the variance of each entry.
+
+        >>> from ggpm.families import Poisson
+        >>> p = Predictive(Poisson(), np.zeros((2, 1)), np.ones((2, 1, 1)))
+        >>> p.var().round(3)
+        array([6.319, 6.319])
         """
         moment = self._moment()
         within = self._expect(lambda eta, rows: self.family.spread(eta, self._trials(rows)))
@@ -87,7 +98,13 @@ class Predictive:
 
     # ---- density -----------------------------------------------------------------------------------------------
     def log_prob(self, y: Any) -> Array:
-        """Log predictive density (or probability) of each y, (m,), per unit of y."""
+        """Log predictive density (or probability) of each y, (m,), per unit of y.
+
+        >>> from ggpm.families import Poisson
+        >>> p = Predictive(Poisson(), np.zeros((2, 1)), np.ones((2, 1, 1)))
+        >>> p.log_prob([0, 3]).round(3)
+        array([-0.963, -2.517])
+        """
         encoded = self.family.encode(y)
         if len(encoded) != len(self):
             raise ValueError(f"y has {len(encoded)} rows, the predictive distribution {len(self)}.")
@@ -152,7 +169,13 @@ class Predictive:
 
     # ---- distribution function ---------------------------------------------------------------------------------
     def cdf(self, y: Any) -> Array:
-        """P(Y <= y), per output for vectors; for angles, from the start of their range."""
+        """P(Y <= y), per output for vectors; for angles, from the start of their range.
+
+        >>> from ggpm.families import Poisson
+        >>> p = Predictive(Poisson(), np.zeros((2, 1)), np.ones((2, 1, 1)))
+        >>> p.cdf([0, 3]).round(3)
+        array([0.382, 0.866])
+        """
         encoded = self.family.encode(y)
         if isinstance(self.family.support, Circle):
             start = getattr(self.family, "decode_start", lambda: -np.pi)()
@@ -185,7 +208,13 @@ class Predictive:
         return upper - v * np.exp(self.log_prob(y))
 
     def quantile(self, q: float) -> Array:
-        """The q-quantile of y, per output for vectors."""
+        """The q-quantile of y, per output for vectors.
+
+        >>> from ggpm.families import Poisson
+        >>> p = Predictive(Poisson(), np.zeros((2, 1)), np.ones((2, 1, 1)))
+        >>> p.quantile(0.9)
+        array([4., 4.])
+        """
         if not 0 < q < 1:
             raise ValueError(f"q must be between 0 and 1; got {q}.")
         normal = self._normal()
@@ -227,12 +256,23 @@ class Predictive:
 
         For compositions it is the region of the simplex to draw or to test membership of:
         ``p.highest_density(0.9).contains(y)``.
+
+        >>> from ggpm.families import Dirichlet
+        >>> family = Dirichlet().resolve([[0.2, 0.3, 0.5]])
+        >>> p = Predictive(family, np.full((1, 3), 3.0), 0.1 * np.eye(3)[None])
+        >>> p.highest_density(0.9).contains([[0.34, 0.33, 0.33]])
+        array([ True])
         """
         return highest_density(self, level, n_draws)
 
     # ---- classes -------------------------------------------------------------------------------------------------
     def probabilities(self) -> Array:
-        """Probability of every class, (m, number of classes), also for two classes."""
+        """Probability of every class, (m, number of classes), also for two classes.
+
+        >>> from ggpm.families import Bernoulli
+        >>> Predictive(Bernoulli(), np.zeros((1, 1)), np.ones((1, 1, 1))).probabilities().round(2)
+        array([[0.5, 0.5]])
+        """
         if not self.family.finite:
             raise ValueError(f"{type(self.family).__name__} outputs are not classes; try mean() or log_prob(y).")
         p = self._moment()
@@ -260,6 +300,11 @@ class Predictive:
         angles                shortest arc (start, end), (m, 2); it may wrap around
         classes               smallest set of classes, boolean (m, d)
         ====================  ================================================================
+
+        >>> from ggpm.families import Poisson
+        >>> p = Predictive(Poisson(), np.zeros((2, 1)), np.ones((2, 1, 1)))
+        >>> p.interval(0.9).shape
+        (2, 2)
         """
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1; got {level}.")
@@ -284,7 +329,13 @@ class Predictive:
 
     # ---- draws ---------------------------------------------------------------------------------------------------
     def sample(self, size: int | None = None, random_state: Any = None) -> Array:
-        """Independent draws of y, (size, m, ...), or (m, ...) without size."""
+        """Independent draws of y, (size, m, ...), or (m, ...) without size.
+
+        >>> from ggpm.families import Poisson
+        >>> p = Predictive(Poisson(), np.zeros((2, 1)), np.ones((2, 1, 1)))
+        >>> p.sample(10, random_state=0).shape
+        (10, 2)
+        """
         rng = np.random.default_rng(random_state)
         lead = () if size is None else (int(size),)
         noise = rng.standard_normal((*lead, *self.latent_mean.shape))
