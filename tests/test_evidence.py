@@ -238,3 +238,15 @@ def test_offset_shifts_the_latent():
 def test_problem_reports_a_likelihood_that_is_not_a_number_as_minus_infinity():
     problem = Problem(families.Poisson(), np.array([3.0]), np.zeros((1, 1)))
     assert problem.log_prob(np.array([[1e6]])) == -np.inf
+
+
+@pytest.mark.parametrize("link", ["exp", "softplus"])
+def test_exactly_repeated_compositions_have_a_finite_evidence(link):
+    """Their likelihood grows without bound; the search must stay where floating point can tell densities apart."""
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = np.where(X[:, :1] > 0, [[0.001, 0.4995, 0.4995]], [[0.4995, 0.001, 0.4995]])
+    model = GGPRegressor(families.Dirichlet(link=link)).fit(X, y)
+    assert 100 < model.log_marginal_likelihood_value_ < 1000
+    family = families.Dirichlet(link="exp").resolve(y)
+    assert family.log_prob(np.full((1, 3), 200.0), y[:1])[0] == -np.inf
+    assert np.isfinite(family.log_prob(np.full((1, 3), 50.0), y[:1])[0])

@@ -23,6 +23,8 @@ from ggpm.families.support import Simplex, Support
 from ggpm.links import LINKS, Link
 
 _TINY = 1e-290  # alpha below it is set to it: exp(eta) is about to underflow to zero, where no density exists
+# The density around y = alpha/S is narrower than the rounding of y from about here on: S eps^2 is of order one.
+_LARGEST = 1e30
 
 
 class _Terms(NamedTuple):
@@ -184,7 +186,8 @@ class Dirichlet(Family):
         S = S[..., 0]
         parts = 0.5 * np.log(alpha) - stirling_error(alpha)
         head = stirling_error(S) - 0.5 * np.log(S) - 0.5 * (d - 1) * math.log(2.0 * math.pi)
-        return head + parts.sum(axis=-1) - fit - log_y.sum(axis=-1)
+        value = head + parts.sum(axis=-1) - fit - log_y.sum(axis=-1)
+        return np.where(S > _LARGEST, -np.inf, value)
 
     def u(self, eta: Array, y: Array) -> Array:
         t = self._terms(eta)
