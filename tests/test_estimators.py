@@ -320,3 +320,13 @@ def test_one_row_and_duplicate_rows():
     same = np.repeat(X[:1], 20, axis=0)
     model = GGPRegressor("poisson").fit(same, np.full(20, 7))
     np.testing.assert_allclose(model.predict(same[:1]), 7, rtol=0.2)
+
+
+def test_the_default_kernel_does_not_take_waves_for_noise():
+    """From the median distance alone the search ends at a constant here."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0, 10, 60))[:, None]
+    wave = np.sin(3 * x[:, 0])
+    assert GGPRegressor().fit(x, wave + 0.1 * rng.normal(size=60)).score(x, wave) > 0.95
+    counts = rng.poisson(np.exp(3 + wave))
+    assert GGPRegressor("poisson").fit(x, counts).score(x, counts) > 0.8

@@ -17,7 +17,7 @@ from ggpm._optimize import Optimum, maximise, warn_unconverged
 from ggpm._output import FramedOutput
 from ggpm.families.base import Family
 from ggpm.inference import INFERENCES, Approximation
-from ggpm.kernels import median_distance, resolve_kernel
+from ggpm.kernels import median_distance, resolve_kernel, shorter_starts
 from ggpm.loo import LeaveOneOut, log_densities
 from ggpm.objective import Evidence, WarmObjective, subset_start
 from ggpm.posterior import Posterior, SolveLater
@@ -141,7 +141,8 @@ class GGP(FramedOutput, BaseEstimator):
             print(f"[ggpm] run {run}, evaluation {calls}: {label} {value:.6f}", file=sys.stderr)
 
         seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
-        start, inverse_hessian = (evidence.theta, None) if callable(self.optimizer) else subset_start(evidence)
+        others = shorter_starts(evidence.theta) if self.kernel is None else []
+        start, inverse_hessian = (evidence.theta, None) if callable(self.optimizer) else subset_start(evidence, others)
         objective = WarmObjective(evidence)
         optimum = maximise(
             objective,

@@ -17,6 +17,7 @@ from ggpm.priors import Priors
 
 Array = NDArray[np.float64]
 
+SHORT_SEARCH = 12  # iterations after which starts are compared
 SUBSET_FROM = 256  # rows from which the search for hyperparameters begins on a subset
 
 
@@ -119,23 +120,41 @@ class WarmObjective:
         return value, gradient
 
 
-def subset_start(evidence: Evidence) -> tuple[Array, Array | None]:
+def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Array, Array | None]:
     """Where the search for theta begins, with a guess of the inverse Hessian there (or None).
 
     With many rows both are learned on a quarter of them, which costs a sixty-fourth per evaluation. The answer is
-    still the full problem's: only its start is decided here.
+    still the full problem's: only its start is decided here. ``starts`` are further thetas to begin from; the one
+    from which a short search climbs highest is taken.
     """
     n, theta = len(evidence.y), evidence.theta
     if n < SUBSET_FROM or evidence.objective == "loo":  # leave-one-out on few rows is a noisy guide
-        return theta, None
+        return _best_start(evidence, [theta, *starts]), None
     part = evidence.rows(np.sort(np.random.default_rng(0).permutation(n)[: n // 4]))
-    start, inverse_hessian = subset_start(part)
+    start, inverse_hessian = subset_start(part, starts)
+    low, high = evidence.bounds.T
     try:
         found = maximise(WarmObjective(part), start, part.bounds, ftol=1e-6, inverse_hessian=inverse_hessian)
+        if not np.all((found.theta > low) & (found.theta < high)):
+            # a parameter that is not needed, or a part that shows nothing: all rows decide
+            at_found, at_start = (evidence.at(t).evaluate(gradient=False)[0] for t in (found.theta, theta))
+            return (found.theta if at_found > at_start else theta), None
     except np.linalg.LinAlgError:
-        return theta, None
-    low, high = evidence.bounds.T
-    if not np.all((found.theta > low) & (found.theta < high)):
         return theta, None
     # four times the rows hold about four times the information
     return found.theta, found.inverse_hessian / 4
+
+
+def _best_start(evidence: Evidence, starts: Sequence[Array]) -> Array:
+    """Where a short search from one of the starts climbs highest."""
+    if len(starts) == 1:
+        return starts[0]
+    best, height = starts[0], -np.inf
+    for start in starts:
+        try:
+            found = maximise(WarmObjective(evidence), start, evidence.bounds, max_iter=SHORT_SEARCH, ftol=1e-4)
+        except np.linalg.LinAlgError:
+            continue
+        if found.value > height:
+            best, height = found.theta, found.value
+    return best

@@ -215,8 +215,8 @@ class Predictive:
         >>> p.quantile(0.9)
         array([4., 4.])
         """
-        if not 0 < q < 1:
-            raise ValueError(f"q must be between 0 and 1; got {q}.")
+        if np.ndim(q) or not 0 < q < 1:
+            raise ValueError(f"q must be one number between 0 and 1; got {q!r}.")
         normal = self._normal()
         if normal is not None:
             mean, sd = normal
@@ -306,8 +306,8 @@ class Predictive:
         >>> p.interval(0.9).shape
         (2, 2)
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1; got {level}.")
+        if np.ndim(level) or not 0 < level < 1:
+            raise ValueError(f"level must be one number between 0 and 1; got {level!r}.")
         if self.family.finite:
             return _smallest_set(self._moment(), level)
         if isinstance(self.family.support, Circle):
