@@ -154,6 +154,8 @@ def test_ordinal_order():
         GGPOrdinalClassifier(order=["low", "mid"]).fit(X, y)
     with pytest.raises(ValueError, match="once"):
         GGPOrdinalClassifier(order=["low", "low", "mid", "high"]).fit(X, y)
+    with pytest.warns(UserWarning, match="sorted alphabetically: high, low, mid"):
+        GGPOrdinalClassifier(RBF(), optimizer=None).fit(X, y)
     spare = GGPOrdinalClassifier(RBF(), order=["low", "mid", "high", "top"]).fit(X, y)
     assert spare.predict_proba(X).shape == (20, 4)
 

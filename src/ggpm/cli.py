@@ -121,6 +121,8 @@ def fit(data: str, target: str, family: str, out: str, as_json: bool, **options:
     )
     model = _estimator(family, options)
     y = target_of(table, targets, labels=family in CLASSIFIERS, path=data)
+    if family == "bernoulli" and len(set(np.asarray(y).ravel().tolist())) > 2:
+        raise click.UsageError("--family bernoulli has two classes, the target has more. Try --family categorical.")
     with _progress(f"fitting {family} to {len(X)} rows") as step, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.set_params(verbose=0)

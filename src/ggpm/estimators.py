@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -153,8 +154,8 @@ class _ClassifierBase(ClassifierMixin, GGP):
         self.classes_ = self._order(y, _frames.order_of(given))
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y must have at least two classes; got one class only ({self.classes_[0]!r}). Nothing can be learned "
-                "from a single class: check how the rows were selected."
+                f"y must have at least two classes; got one class only ({self.classes_.tolist()[0]!r}). "
+                "Nothing can be learned from a single class: check how the rows were selected."
             )
         family = self._family_for(len(self.classes_))
         codes = self._codes(y)
@@ -287,7 +288,15 @@ class GGPOrdinalClassifier(_ClassifierBase):
     def _order(self, y: NDArray, given: list | None) -> NDArray:
         chosen = given if self.order is None else self.order
         if chosen is None:
-            return np.unique(y)
+            labels = np.unique(y)
+            if labels.dtype.kind in "OUS":
+                warnings.warn(
+                    f"the grades are text and no order was given, so they are sorted alphabetically: "
+                    f"{', '.join(map(str, labels[:6]))}. Pass order=[...], lowest first, or an ordered categorical.",
+                    UserWarning,
+                    stacklevel=5,
+                )
+            return labels
         order = np.asarray(chosen)
         if len(set(order.tolist())) != len(order):
             raise ValueError(f"order must list every label once; got {list(chosen)}.")

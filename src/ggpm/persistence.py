@@ -178,7 +178,7 @@ def load(path: str | os.PathLike, *, families: Iterable[type[Family]] = (), kern
     ...     load(file.name)
     Traceback (most recent call last):
     ...
-    ggpm.LoadError: not a model file: its header claims 8029109312199880558 bytes, the file has 18.
+    ggpm.LoadError: not a ggpm model file, or one that was cut short.
     """
     known = known_classes(tuple(families), tuple(kernels))
     with open(path, "rb") as file:
@@ -186,7 +186,7 @@ def load(path: str | os.PathLike, *, families: Iterable[type[Family]] = (), kern
         start = file.read(8)
         length = int.from_bytes(start, "little")
         if len(start) < 8 or length > size - 8:
-            raise LoadError(f"not a model file: its header claims {length} bytes, the file has {size}.")
+            raise LoadError("not a ggpm model file, or one that was cut short.")
         if length > MAX_HEADER:
             raise LoadError(f"the header has {length} bytes; at most {MAX_HEADER} are read.")
         content = start + file.read(size - 8)
