@@ -150,7 +150,7 @@ def test_ordinal_order():
     model = GGPOrdinalClassifier(RBF(), order=["low", "mid", "high"]).fit(X, y)
     assert model.classes_.tolist() == ["low", "mid", "high"]
     assert model.score(X, y) > 0.6
-    with pytest.raises(ValueError, match="lacks high"):
+    with pytest.raises(ValueError, match="lacks 'high'"):
         GGPOrdinalClassifier(order=["low", "mid"]).fit(X, y)
     with pytest.raises(ValueError, match="once"):
         GGPOrdinalClassifier(order=["low", "low", "mid", "high"]).fit(X, y)
@@ -332,3 +332,44 @@ def test_the_default_kernel_does_not_take_waves_for_noise():
     assert GGPRegressor().fit(x, wave + 0.1 * rng.normal(size=60)).score(x, wave) > 0.95
     counts = rng.poisson(np.exp(3 + wave))
     assert GGPRegressor("poisson").fit(x, counts).score(x, counts) > 0.8
+
+
+def test_score_where_nothing_varies():
+    model = GGPRegressor("poisson", optimizer=None).fit(X, np.arange(20))
+    assert model.score(X[:3], [1, 1, 1]) == 0.0
+
+
+def test_labels_and_order_must_be_of_one_type():
+    with pytest.raises(ValueError, match="of the same type"):
+        GGPOrdinalClassifier(order=["1", "2"]).fit(X, np.arange(20) % 2 + 1)
+
+
+def test_codes_with_large_gaps_are_refused():
+    for family in ("categorical", "ordinal"):
+        with pytest.raises(ValueError, match="GGPClassifier"):
+            GGPRegressor(family).fit(X, np.array([0, 10**6] * 10))
+
+
+@pytest.mark.parametrize("answer", [np.array([np.nan, 0.0]), np.zeros(1)])
+def test_an_optimizer_that_returns_nonsense_is_named(answer):
+    with pytest.raises(ValueError, match="2 finite numbers"):
+        GGPRegressor("poisson", 1.0 * RBF(1.0), optimizer=lambda f, x, b: (answer, 0.0)).fit(X, np.arange(20))
+
+
+def test_gaussian_outputs_far_from_order_one_are_told():
+    with pytest.warns(UserWarning, match="Standardise y"):
+        GGPRegressor(optimizer=None).fit(X, 1e-3 * X[:, 0])
+
+
+def test_repeated_compositions_and_huge_counts_are_sane_or_say_so():
+    """Curvature lost in rounding must not be taken for convergence."""
+    import warnings
+
+    x = np.linspace(0, 1, 8)[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        constant = GGPRegressor(families.Dirichlet(link="exp"), n_restarts_optimizer=2, random_state=0)
+        assert abs(constant.fit(x, np.full((8, 4), 0.25)).log_marginal_likelihood_value_) < 1e4
+        counts = 1e8 * np.random.default_rng(0).integers(1, 9, (8, 3))
+        many = GGPRegressor("multinomial").fit(x, counts)
+    assert not many.converged_ or np.abs(many.predict(x) - counts / counts.sum(1, keepdims=True)).max() < 0.2

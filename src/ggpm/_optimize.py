@@ -121,7 +121,12 @@ def _one_run(
 ) -> Optimum:
     start, unknown = run.best_theta, np.eye(run.best_theta.size)
     if callable(optimizer):
-        run(np.asarray(optimizer(run, start, run.bounds)[0], dtype=float))
+        theta = np.asarray(optimizer(run, start, run.bounds)[0], dtype=float)
+        if theta.shape != start.shape or not np.all(np.isfinite(theta)):
+            raise ValueError(
+                f"the optimizer must return (theta, value) with {start.size} finite numbers in theta; got {theta}."
+            )
+        run(theta)
         return Optimum(run.best_theta, run.best, 0, True, run.failures, "user's optimizer", unknown)
     n_iter = 0
     if inverse_hessian is not None:

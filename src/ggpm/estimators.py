@@ -125,7 +125,10 @@ class GGPRegressor(RegressorMixin, GGP):
         check_consistent_length(prediction, encoded)
         loss = float(np.sum(self.family_.loss(encoded, prediction)))
         constant = np.repeat(self.family_.constant(encoded), len(encoded), axis=0)
-        return 1.0 - loss / float(np.sum(self.family_.loss(encoded, constant)))
+        reference = float(np.sum(self.family_.loss(encoded, constant)))
+        if reference == 0.0:  # nothing varies: as scikit-learn's r2_score has it
+            return 1.0 if loss == 0.0 else 0.0
+        return 1.0 - loss / reference
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -300,9 +303,12 @@ class GGPOrdinalClassifier(_ClassifierBase):
         order = np.asarray(chosen)
         if len(set(order.tolist())) != len(order):
             raise ValueError(f"order must list every label once; got {list(chosen)}.")
-        missing = sorted(set(map(str, np.unique(y).tolist())) - set(map(str, order.tolist())))
+        missing = [repr(label) for label in np.unique(y).tolist() if label not in set(order.tolist())]
         if missing:
-            raise ValueError(f"order must list every label in y; it lacks {', '.join(missing[:5])}.")
+            raise ValueError(
+                f"order must list every label in y, of the same type; it lacks {', '.join(missing[:5])} and has "
+                f"{', '.join(map(repr, order.tolist()[:5]))}."
+            )
         return order
 
     def _family_for(self, n_classes: int) -> Family:

@@ -105,9 +105,7 @@ class Predictive:
         >>> p.log_prob([0, 3]).round(3)
         array([-0.963, -2.517])
         """
-        encoded = self.family.encode(y)
-        if len(encoded) != len(self):
-            raise ValueError(f"y has {len(encoded)} rows, the predictive distribution {len(self)}.")
+        encoded = self._encode(y)
         closed = getattr(self.family, "predictive_log_prob", None)
         if closed is not None:
             return closed(self.latent_mean, self.latent_cov, encoded)
@@ -176,7 +174,7 @@ class Predictive:
         >>> p.cdf([0, 3]).round(3)
         array([0.382, 0.866])
         """
-        encoded = self.family.encode(y)
+        encoded = self._encode(y)
         if isinstance(self.family.support, Circle):
             start = getattr(self.family, "decode_start", lambda: -np.pi)()
             return self._circle.between(self.family.encode(np.full(len(self), start)), encoded)
@@ -341,6 +339,13 @@ class Predictive:
         noise = rng.standard_normal((*lead, *self.latent_mean.shape))
         eta = self.latent_mean + np.einsum("ijk,...ik->...ij", self._root, noise)
         return self.family.sample(eta, rng, self.trials)
+
+    def _encode(self, y: Any) -> Array:
+        """y as the family takes it, one for every row."""
+        encoded = self.family.encode(y)
+        if len(encoded) != len(self):
+            raise ValueError(f"y has {len(encoded)} rows, the predictive distribution {len(self)}.")
+        return encoded
 
     # ---- nodes ---------------------------------------------------------------------------------------------------
     def _nodes(self) -> tuple[Array, Array]:

@@ -52,6 +52,11 @@ class Categorical(Multinomial):
     def resolve(self, y: Any) -> Self:
         codes = self.support.validate(y)
         d = self.n_classes or (int(codes.max()) + 1 if codes.size else 0)
+        if d > max(1000, 10 * codes.size):
+            raise ValueError(
+                f"the largest code is {d - 1} for {codes.size} rows; codes run from 0 without gaps. "
+                "For labels of any kind use GGPClassifier or GGPOrdinalClassifier."
+            )
         if d < 2 or np.unique(codes).size < 2:
             found = np.unique(codes).astype(int).tolist()
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +13,8 @@ from ggpm.curvature import Diagonal, Marginals
 from ggpm.families._stable import HALF_LOG_2PI
 from ggpm.families.base import Array, Bounds, Family
 from ggpm.families.support import Real
+
+DEFAULT_BOUNDS = (1e-5, 1e5)
 
 
 class Gaussian(Family):
@@ -41,7 +44,7 @@ class Gaussian(Family):
     _columns: int | None = None
     _flat = False  # whether y was given as (n,), and is to come back so
 
-    def __init__(self, phi: ArrayLike = 1.0, phi_bounds: Bounds = (1e-5, 1e5)):
+    def __init__(self, phi: ArrayLike = 1.0, phi_bounds: Bounds = DEFAULT_BOUNDS):
         self.phi = phi
         self.phi_bounds = phi_bounds
 
@@ -53,11 +56,24 @@ class Gaussian(Family):
         out = super().resolve(y)
         out._columns = out.latent_dim = d = self.encode(y).shape[1]
         out._flat = np.ndim(y) == 1
+        self._warn_of_scale(self.encode(y))
         if np.ndim(self.phi) and np.shape(self.phi) != (d,):
             raise ValueError(
                 f"phi must be one variance, or one for each of the {d} output(s); got {np.size(self.phi)}."
             )
         return out
+
+    def _warn_of_scale(self, y: Array) -> None:
+        """Default bounds suit outputs of order one; far from that the search would end at a bound in silence."""
+        variance, middle = float(np.var(y)), float(np.max(np.abs(np.mean(y, axis=0)), initial=0.0))
+        if (self.phi_bounds == DEFAULT_BOUNDS and not (variance == 0 or 1e-4 < variance < 1e4)) or middle > 1e4:
+            warnings.warn(
+                f"y has variance {variance:.3g} and mean up to {middle:.3g} in size; the default bounds suit values of "
+                "order one. Standardise y (for example with sklearn.compose.TransformedTargetRegressor), or set phi, "
+                "phi_bounds and the kernel's bounds.",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def decode(self, y: Array) -> Array:
         return y[..., 0] if self._flat else y

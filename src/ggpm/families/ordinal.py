@@ -68,6 +68,11 @@ class Ordinal(ScalarFamily):
         out = copy.copy(self)
         if self.phi is None:
             J = int(codes.max()) + 1 if self.n_levels is None else self.n_levels
+            if max(1000, 10 * codes.size) < J:
+                raise ValueError(
+                    f"the largest code is {J - 1} for {codes.size} rows; codes run from 0 without gaps. "
+                    "For labels of any kind use GGPClassifier or GGPOrdinalClassifier."
+                )
             if J < 2:
                 raise ValueError(f"y must have at least 2 levels; got {J}. Pass n_levels if y lacks some.")
             share = np.bincount(codes.astype(int), minlength=J) + 0.5
