@@ -24,6 +24,7 @@ PACKAGES = {"ggpm": "ggpm", "sklearn": "scikit-learn", "gpboost": "gpboost", "gp
 MODULES = {"ggpm": "ggpm", "sklearn": "sklearn", "gpboost": "gpboost", "gpy": "GPy", "gpflow": "gpflow"}
 SCALAR = ("gaussian", "bernoulli", "binomial", "poisson", "negative_binomial", "gamma", "inverse_gaussian", "beta",
           "ordinal")  # fmt: skip
+ALL = "abcdefghijk"
 SLOW = {"gpy", "gpflow"}  # measured once
 VECTOR = {"von_mises": 2, "categorical": 3, "multinomial": 3, "dirichlet": 3, "von_mises_fisher": 3}
 
@@ -55,8 +56,10 @@ def run(system: str, task: str, threads: str, repeats: int, timeout: int = 1800)
 class Report:
     """Collects rows and writes both files after every section, so that an interrupted run leaves what it has."""
 
-    def __init__(self, quick: bool):
-        self.sections: list[tuple[str, list[dict]]] = []
+    def __init__(self, quick: bool, keep: bool):
+        # a run of some sections keeps what an earlier run wrote of the others
+        earlier = HERE / "results.json"
+        self.sections: dict[str, list[dict]] = json.loads(earlier.read_text())["sections"] if keep else {}
         missing = [s for s in PACKAGES if importlib.util.find_spec(MODULES[s]) is None]
         self.head = {
             "machine": f"{platform.machine()}, {os.cpu_count()} cores, {cpu_name()}",
@@ -68,11 +71,11 @@ class Report:
         }
 
     def add(self, title: str, rows: list[dict]) -> None:
-        self.sections.append((title, rows))
+        self.sections[title] = rows
         print(f"\n{title}")
         for row in rows:
             print("  " + ", ".join(f"{k}: {_show(v)}" for k, v in row.items()), flush=True)
-        (HERE / "results.json").write_text(json.dumps({**self.head, "sections": dict(self.sections)}, indent=1) + "\n")
+        (HERE / "results.json").write_text(json.dumps({**self.head, "sections": self.sections}, indent=1) + "\n")
         (HERE / "results.md").write_text(self.markdown())
 
     def markdown(self) -> str:
@@ -85,7 +88,7 @@ class Report:
         lines += [f"- machine: {self.head['machine']}, Python {self.head['python']}"]
         lines += ["- versions: " + ", ".join(f"{k} {v}" for k, v in self.head["versions"].items())]
         lines += ["- missing peers: " + (", ".join(self.head["missing"]) or "none")]
-        for title, rows in self.sections:
+        for title, rows in sorted(self.sections.items()):
             columns = list(dict.fromkeys(k for row in rows for k in row))
             lines += ["", f"## {title}", "", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
             lines += ["| " + " | ".join(_show(row.get(c, "")) for c in columns) + " |" for row in rows]
@@ -135,9 +138,9 @@ def compare(task: str, systems: list[str], threads: str, rounds: int) -> list[di
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer repeats, smaller sizes")
-    parser.add_argument("--only", default="abcdefghijk", help="letters of the sections to run")
+    parser.add_argument("--only", default=ALL, help="letters of the sections to run")
     args = parser.parse_args()
-    report, rounds = Report(args.quick), 2 if args.quick else 3
+    report, rounds = Report(args.quick, args.only != ALL and (HERE / "results.json").exists()), 2 if args.quick else 3
     sizes = [300, 600] if args.quick else [300, 600, 1000]
 
     if "a" in args.only:
