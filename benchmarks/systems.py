@@ -215,7 +215,10 @@ def gpflow_fit(task):
         else:
             likelihood, latents = gpflow.likelihoods.Poisson(), 1
         model = gpflow.models.VGP(
-            (X, y[:, None].astype(float)), gpflow.kernels.RBF(), likelihood, num_latent_gps=latents
+            (X, y[:, None].astype(np.int64 if name == "digits" else float)),
+            gpflow.kernels.RBF(),
+            likelihood,
+            num_latent_gps=latents,
         )
         gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables, options={"maxiter": 100})
         return float(model.elbo())
