@@ -129,7 +129,7 @@ def test_faults_are_named_and_have_exit_codes(folder, tmp_path, arguments, code,
 
 
 def test_bad_files_have_exit_codes(folder, tmp_path):
-    assert "not a model file" in run("predict", folder / "data.csv", folder / "data.csv", code=1).stderr.replace(
+    assert "not a ggpm model file" in run("predict", folder / "data.csv", folder / "data.csv", code=1).stderr.replace(
         "\n", " "
     )
     (tmp_path / "t.txt").write_text("a")
