@@ -6,7 +6,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from cases import FAMILIES, covered, kernels, simulate
 from ggpm import GGPRegressor, families
-from ggpm.inference import Laplace, Problem, Taylor
+from ggpm.inference import InferenceError, Laplace, Problem, Taylor
 from ggpm.inference.base import kernel_dot
 from ggpm.inference.taylor import target
 from ggpm.kernels import resolve_kernel
@@ -250,3 +250,39 @@ def test_exactly_repeated_compositions_have_a_finite_evidence(link):
     family = families.Dirichlet(link="exp").resolve(y)
     assert family.log_prob(np.full((1, 3), 200.0), y[:1])[0] == -np.inf
     assert np.isfinite(family.log_prob(np.full((1, 3), 50.0), y[:1])[0])
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4, 1e8])
+def test_curvature_beyond_the_digits_of_structure(scale):
+    """1e9 trials in every row: curvature times kernel up to 1e17, where the structured solve alone is noise."""
+    rng = np.random.default_rng(0)
+    X = np.linspace(0.0, 1.0, 20)[:, None]
+    y = 1e8 * rng.multinomial(10, [0.2, 0.3, 0.5], size=20)
+    y[y == 0] = 1e8
+    family = families.Multinomial().resolve(y)
+    kernel = resolve_kernel(ConstantKernel(scale) * RBF(0.01) + ConstantKernel(scale), 3, X)
+    evidence = Evidence(family, kernel, X, family.encode(y), np.zeros((20, 3)), Laplace())
+    approximation = evidence.evaluate(gradient=False)[2]
+    assert approximation.converged == (scale < 1e8)  # at 1e17 even elimination with pivoting finds it singular
+    p = np.exp(approximation.mean) / np.exp(approximation.mean).sum(axis=1, keepdims=True)
+    if approximation.converged:
+        np.testing.assert_allclose(p, y / y.sum(axis=1, keepdims=True), atol=1e-6)
+
+
+def test_lost_digits_are_not_called_convergence():
+    """Exactly repeated compositions have no finite best concentration; wherever the search ends, it says so."""
+    X, y = np.linspace(0.0, 1.0, 8)[:, None], np.full((8, 4), 0.25)
+    family = families.Dirichlet(link="exp").resolve(y)
+    for scale in (1e0, 17.8, 1e2):
+        kernel = resolve_kernel(ConstantKernel(scale) * RBF(105.0) + ConstantKernel(0.02), 4, X)
+        evidence = Evidence(family, kernel, X, family.encode(y), np.zeros((8, 4)), Laplace())
+        try:
+            a = evidence.evaluate(gradient=False)[2]
+        except InferenceError as err:
+            assert "not positive definite" in str(err)
+            continue
+        r = family.u(a.point, a.problem.y) - a.z
+        A = np.einsum("ijk,im->ijmk", family.U(a.point, a.problem.y).dense(), a.K[0]).reshape(32, 32)
+        step = np.linalg.solve(A + np.eye(32), r.ravel()).reshape(8, 4)
+        decrement = np.sum(r * (a.K[0] @ step))
+        assert not a.converged or abs(decrement) < 1e-8 * (1 + abs(a.trace[-1])), (scale, decrement)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,8 @@ CHORD_SINGLE = 120
 CHORD_MOST = 15
 SUFFICIENT = 1e-4  # Armijo: the share of the predicted gain that a step must bring
 ROUNDING = 1e-13  # relative size of differences of the objective that are rounding
+CONSISTENT = 0.1  # two forms of the Newton decrement that differ by more than this share say that digits are lost
+DENSE_SIZE = 3000  # nD up to which a lost direction is computed again by elimination with pivoting
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class Laplace:
             z, f, psi = state
             dz, df, new = _direction(site, K, problem.family.u(f + problem.offset, problem.y) - z)
             target = self.tol * (1.0 + abs(psi))
-            if new <= target or new >= decrement or np.log(target / new) < budget * np.log(new / decrement):
+            if not target < new < decrement or np.log(target / new) < budget * np.log(new / decrement):
                 break
             psi_new = _objective(problem, z + dz, f + df)
             if psi_new < psi - ROUNDING * (1.0 + abs(psi)):
@@ -191,10 +194,33 @@ def _factorise(problem: Problem, K: Sequence[Array], eta: Array, U: Curvature | 
 
 
 def _direction(site: _Site, K: Sequence[Array], residual: Array) -> tuple[Array, Array, float]:
-    """Newton direction in z and in f, and the squared Newton decrement."""
-    dz = site.solution.solve(residual)
+    """Newton direction in z and in f, and the squared Newton decrement.
+
+    The decrement ``r^T df`` is also ``df^T (dz + U df)``, which is positive. Where curvature times kernel is so large
+    (1e8 and more) that the structured solve loses its digits, the two differ: the direction is then computed again
+    without structure, or the larger of the two is taken, so that lost digits never look like convergence.
+    """
+    dz, df, decrement, check = _two_decrements(site.U, K, residual, site.solution.solve(residual))
+    if abs(decrement - check) > CONSISTENT * decrement and residual.size <= DENSE_SIZE:
+        with suppress(np.linalg.LinAlgError):  # singular: beyond double precision altogether
+            dz, df, decrement, check = _two_decrements(site.U, K, residual, _dense_solve(site.U, K, residual))
+    if abs(decrement - check) > CONSISTENT * decrement:
+        decrement = max(abs(decrement), abs(check))
+    return dz, df, decrement
+
+
+def _two_decrements(U: Curvature, K: Sequence[Array], r: Array, dz: Array) -> tuple[Array, Array, float, float]:
     df = kernel_dot(K, dz)
-    return dz, df, float(np.sum(residual * df))
+    return dz, df, float(np.sum(r * df)), float(np.sum(df * (dz + U.dot(df))))
+
+
+def _dense_solve(U: Curvature, K: Sequence[Array], r: Array) -> Array:
+    """``(I + U K)^-1 r`` by an LU factorisation of order nD."""
+    n, D = r.shape
+    K_all = np.stack([K[j if len(K) > 1 else 0] for j in range(D)])
+    A = np.einsum("ijk,kim->ijmk", U.dense(), K_all).reshape(n * D, n * D)
+    A.flat[:: n * D + 1] += 1.0
+    return np.linalg.solve(A, r.ravel()).reshape(n, D)
 
 
 def _equal(a: Curvature, b: Curvature) -> bool:
