@@ -26,7 +26,8 @@ SCALAR = ("gaussian", "bernoulli", "binomial", "poisson", "negative_binomial", "
           "ordinal")  # fmt: skip
 ALL = "abcdefghijk"
 SLOW = {"gpy", "gpflow"}  # measured once
-VECTOR = {"von_mises": 2, "categorical": 3, "multinomial": 3, "dirichlet": 3, "von_mises_fisher": 3}
+VECTOR = {"von_mises": 2, "multivariate_gaussian": 2, "categorical": 3, "multinomial": 3, "dirichlet": 3,
+          "von_mises_fisher": 3, "wishart": 3}  # fmt: skip
 
 
 def environment(threads: str) -> dict[str, str]:
@@ -96,7 +97,7 @@ class Report:
 
 
 def _show(v) -> str:
-    return f"{v:.3g}" if isinstance(v, float) and abs(v) < 100 else f"{v:.1f}" if isinstance(v, float) else str(v)
+    return f"{v:.3g}" if isinstance(v, float) and abs(v) < 100 else f"{v:.3f}" if isinstance(v, float) else str(v)
 
 
 def cpu_name() -> str:

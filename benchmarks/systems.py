@@ -104,6 +104,7 @@ def small_data(name, n):
     examples = {
         "binomial": [[1, 2]], "multinomial": [[1, 2, 0]], "categorical": [0, 1, 2], "ordinal": [0, 1, 2, 3],
         "dirichlet": [[0.2, 0.3, 0.5]], "von_mises_fisher": [[0.0, 0.6, 0.8]], "bernoulli": [0, 1], "beta": [0.5],
+        "multivariate_gaussian": [[1.0, 2.0]], "wishart": [[[2.0, 0.1], [0.1, 1.0]]],
     }  # fmt: skip
     rng = np.random.default_rng(0)
     fresh = families.get(name)

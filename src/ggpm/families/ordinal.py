@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from ggpm.families._stable import TruncatedNormal, truncated_normal
+from ggpm.families._stable import truncated_log_mass, truncated_normal
 from ggpm.families.base import Array, Bounds, ScalarFamily
 from ggpm.families.support import Codes
 
@@ -120,22 +120,22 @@ class Ordinal(ScalarFamily):
         return out
 
     # ---- density -------------------------------------------------------------------------------------------
-    def _bin(self, xi: Array, y: Array) -> TruncatedNormal:
-        """The noise, given that it carries eta into the bin of y."""
+    def _bin(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
+        """Lower edge, upper edge and width of the noise that carries eta into the bin of y."""
         edges = np.concatenate([[-np.inf], np.asarray(self.phi, dtype=float), [np.inf]])
         level = y.astype(int)
-        return truncated_normal(edges[level] - xi, edges[level + 1] - xi, np.diff(edges)[level])
+        return edges[level] - xi, edges[level + 1] - xi, np.diff(edges)[level]
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
-        return self._bin(xi, y).log_mass
+        return truncated_log_mass(*self._bin(xi, y))
 
     def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         # eta tilts the normal weight in the bin, so log p is its cumulant generating function less eta²/2
-        noise = self._bin(xi, y)
+        noise = truncated_normal(*self._bin(xi, y))
         return noise.mean, -noise.shrinkage, noise.cumulant3
 
     def phi_derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        noise = self._bin(xi, y)
+        noise = truncated_normal(*self._bin(xi, y))
         gaps = np.diff(np.asarray(self.phi, dtype=float))
         # a gap below the bin moves both of its edges (as -eta does), its own gap the upper edge, others none
         own = np.arange(1, gaps.size + 1)

@@ -128,13 +128,14 @@ def expand(problem: Problem, K: Sequence[Array], point: Array, coupled: bool = T
     target = u + U.dot(point)
     z = solution.solve(target)
     z += solution.solve(target - z - U.dot(kernel_dot(K, z)))  # one step of refinement
-    return assemble(problem, K, point, u, U, solution, z, ~definite)
+    return assemble(problem, K, point, problem.log_prob(point), u, U, solution, z, ~definite)
 
 
 def assemble(
     problem: Problem,
     K: Sequence[Array],
     point: Array,
+    log_prob: float,
     u: Array,
     U: Curvature,
     solution: Solution,
@@ -142,10 +143,10 @@ def assemble(
     expected_rows: NDArray[np.bool_],
     **facts,
 ) -> Approximation:
-    """The approximation that belongs to an expansion and its solved sites."""
+    """The approximation that belongs to an expansion (log-likelihood, u and U at the point) and its solved sites."""
     mean = kernel_dot(K, z)
     r = mean - point
-    value = problem.log_prob(point) + np.sum(r * (u - 0.5 * U.dot(r))) - 0.5 * np.sum(z * mean) - 0.5 * solution.log_det
+    value = log_prob + np.sum(r * (u - 0.5 * U.dot(r))) - 0.5 * np.sum(z * mean) - 0.5 * solution.log_det
     if not np.isfinite(value):
         raise InferenceError("the evidence is not finite at these hyperparameters")
     return Approximation(problem, K, point, U, solution, z, mean, float(value), expected_rows, **facts)

@@ -94,8 +94,9 @@ class Laplace:
             z, f, psi = steps[-1]
             trace += [s[2] for s in steps]
         assert site is not None
+        log_prob = psi + 0.5 * float(np.sum(z * f))
         return assemble(
-            problem, K, f, u, site.U, site.solution, z + dz if small or stalled else z, site.expected,
+            problem, K, f, log_prob, u, site.U, site.solution, z + dz if small or stalled else z, site.expected,
             converged=bool((small or stalled) and not site.expected.any()), n_iter=iteration, trace=tuple(trace),
         )  # fmt: skip
 

@@ -14,6 +14,8 @@ itself (`push`).
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
@@ -83,11 +85,20 @@ class PositiveFactor:
 
     def E_quad(self, b: Array) -> Array:
         """Column sums of ``b * (E b)`` for b (n, m)."""
-        scaled = self.s[:, None] * b
         if self._L is None:
+            scaled = self.s[:, None] * b
             return np.einsum("nm,nm->m", scaled, self._solve(scaled))
-        half = solve_lower(self._L, scaled)
+        half = self.half(b)
         return np.einsum("nm,nm->m", half, half)
+
+    def half(self, b: Array) -> Array:
+        """``L^-1 S b`` for b (n, m), before the inverse is asked for: its Gram matrix is ``b^T E b``."""
+        assert self._L is not None
+        return solve_lower(self._L, self.s[:, None] * b, overwrite=True)
+
+    def V_dot(self, x: Array) -> Array:
+        """``V x`` for x (n,)."""
+        return self.K @ (x - self.s * self.core(self.K @ x))
 
     def V_diag(self) -> Array:
         small = self.gamma < GAMMA_SMALL
@@ -119,26 +130,45 @@ class PositiveFactor:
 
 
 class SignedFactor:
-    """Factor for gamma of either sign; raises `NotPositiveDefinite` unless ``K^-1 + Gamma`` is definite."""
+    """Factor for gamma of either sign; raises `NotPositiveDefinite` unless ``K^-1 + Gamma`` is definite.
+
+    With V_+ from the positive rows and ``M = I - g V_+ g`` on the negative ones, ``V = V_+ + V_+ g M^-1 g V_+``. A Newton
+    step needs V times a vector only, so V itself waits until it is asked for.
+    """
 
     def __init__(self, K: Array, gamma: Array):
         self.gamma = gamma
-        positive = PositiveFactor(K, np.maximum(gamma, 0.0))
-        assert positive._L is not None
-        half = solve_lower(positive._L, positive.s[:, None] * K)
-        V = gram(half)
-        np.subtract(positive.K, V, out=V)
-        self.log_det = positive.log_det
-        negative = np.flatnonzero(gamma < 0)
-        if negative.size:
-            g = np.sqrt(-gamma[negative])
-            rows = g[:, None] * V[negative]
-            M = -rows[:, negative] * g
+        self._positive: PositiveFactor | None = PositiveFactor(K, np.maximum(gamma, 0.0))
+        self.log_det = self._positive.log_det
+        self._negative = np.flatnonzero(gamma < 0)
+        if self._negative.size:
+            self._g = np.sqrt(-gamma[self._negative])
+            columns = K[:, self._negative]
+            M = self._g * (gram(self._positive.half(columns)) - columns[self._negative]) * self._g[:, None]
             M.flat[:: len(M) + 1] += 1.0
-            L = cholesky(M)
-            self.log_det += log_det_lower(L)
-            V += gram(solve_lower(L, rows))
-        self.V = V
+            self._L_M = cholesky(M)
+            self.log_det += log_det_lower(self._L_M)
+
+    @cached_property
+    def V(self) -> Array:
+        """``(K^-1 + Gamma)^-1``; takes the place of the factor."""
+        assert self._positive is not None
+        V = gram(self._positive.half(self._positive.K))
+        np.subtract(self._positive.K, V, out=V)
+        self._positive = None
+        if self._negative.size:
+            V += gram(solve_lower(self._L_M, self._g[:, None] * V[self._negative]))
+        return V
+
+    def _V_dot(self, x: Array) -> Array:
+        if self._positive is None or x.ndim == 2:
+            return self.V @ x
+        out = self._positive.V_dot(x)
+        if self._negative.size:
+            pushed = x.copy()
+            pushed[self._negative] += self._g * cholesky_solve(self._L_M, self._g * out[self._negative])
+            out = self._positive.V_dot(pushed)
+        return out
 
     def E(self, out: Array | None = None) -> Array:
         out = np.multiply(self.V, -self.gamma, out=out, order="F")
@@ -153,11 +183,11 @@ class SignedFactor:
 
     def core(self, b: Array) -> Array:
         """``(I - V Gamma) b`` for b (n,) or (n, m)."""
-        return b - self.V @ (_column(self.gamma, b) * b)
+        return b - self._V_dot(_column(self.gamma, b) * b)
 
     def core_T(self, c: Array) -> Array:
         """``(I - Gamma V) c``."""
-        return c - self.gamma * (self.V @ c)
+        return c - self.gamma * self._V_dot(c)
 
     def E_quad(self, b: Array) -> Array:
         return np.einsum("nm,nm->m", self.gamma[:, None] * b, self.core(b))
