@@ -221,7 +221,7 @@ def test_warm_start_changes_nothing_but_the_work():
     evidence = evidence_for("categorical", Laplace(), n=40)
     cold = evidence.evaluate(gradient=False)[2]
     near = evidence.at(evidence.theta + 0.05)
-    a, b = near.evaluate(gradient=False)[2], near.evaluate(start=cold.z, gradient=False)[2]
+    a, b = near.evaluate(gradient=False)[2], near.evaluate(start=cold.start, gradient=False)[2]
     np.testing.assert_allclose(a.log_evidence, b.log_evidence, rtol=1e-12)
     assert b.n_iter <= a.n_iter
 

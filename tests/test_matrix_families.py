@@ -117,7 +117,7 @@ def test_wishart_newton_uses_the_expected_curvature_where_the_observed_is_indefi
     assert family.U(start, y, expected=True).semidefinite().all()
     K = [kernels(3, True)(rng.normal(size=(12, 2)))]
     z = np.linalg.solve(K[0], start)
-    a = Laplace().infer(Problem(family, y, np.zeros((12, 3))), K, z)
+    a = Laplace().infer(Problem(family, y, np.zeros((12, 3))), K, (z, start))
     b = Laplace().infer(Problem(family, y, np.zeros((12, 3))), K)
     assert a.converged and b.converged
     np.testing.assert_allclose(a.log_evidence, b.log_evidence, rtol=1e-10)

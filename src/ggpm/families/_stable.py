@@ -279,7 +279,7 @@ def _straddling(a: Array, b: Array) -> tuple[Array, ...]:
     return np.log1p(-tails), mean, shrinkage, k3, *near, *far
 
 
-def _sides(lo: Array, hi: Array, width: Array) -> tuple[Array, ...]:
+def _sides(lo: Array, hi: Array, width: Array) -> tuple[NDArray, ...]:
     """The interval on the positive side, near edge a and far edge b, its middle c, and which formula suits it.
 
     Gives a, b, c, width, flip, ended, and the masks of one-sided, straddling and narrow intervals.

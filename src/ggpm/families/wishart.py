@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,12 @@ from ggpm.curvature import Blocks, Marginals
 from ggpm.families._stable import HALF_LOG_2PI, log_minus_digamma, stirling_error
 from ggpm.families.base import Array, Bounds, Family
 from ggpm.families.support import SPD, Support
+
+
+@cache
+def _below(p: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns below the diagonal of a matrix of order p."""
+    return np.tril_indices(p, -1)
 
 
 class Wishart(Family):
@@ -100,14 +107,14 @@ class Wishart(Family):
         p = (math.isqrt(8 * eta.shape[-1] + 1) - 1) // 2
         B = np.zeros((*eta.shape[:-1], p, p))
         B[..., range(p), range(p)] = 1.0
-        rows, columns = np.tril_indices(p, -1)
+        rows, columns = _below(p)
         B[..., rows, columns] = -eta[..., p:]
         return np.exp(-eta[..., :p]), B, eta[..., :p]
 
     @staticmethod
     def _pack(diagonal: Array, below: Array) -> Array:
         """The inverse of the layout: (..., p) and the strict lower part of (..., p, p)."""
-        rows, columns = np.tril_indices(below.shape[-1], -1)
+        rows, columns = _below(below.shape[-1])
         return np.concatenate([diagonal, below[..., rows, columns]], axis=-1)
 
     def _residuals(self, eta: Array, y: Array) -> tuple[Array, Array, Array, Array]:
@@ -119,7 +126,7 @@ class Wishart(Family):
     @staticmethod
     def _columns(p: int) -> list[tuple[int, NDArray[np.intp]]]:
         """For every k the indices, in the latent vector, of eta_k and of eta_jk with j = k+1, ..., p-1."""
-        columns = np.tril_indices(p, -1)[1]
+        columns = _below(p)[1]
         return [(k, p + np.flatnonzero(columns == k)) for k in range(p)]
 
     # ---- density -------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class Approximation:
     @property
     def start(self) -> Any:
         """What `infer` takes as the start of a search nearby."""
-        return self.z
+        return self.z, self.mean
 
     def gradient(self, moves_with_mode: bool, moves_with_family: bool = True) -> tuple[list[Array], Array]:
         """Cotangents of the kernel matrices, and the gradient in the family's hyperparameters.

@@ -62,8 +62,8 @@ class Laplace:
     max_iter: int = 100
     tol: float = 1e-18
 
-    def infer(self, problem: Problem, K: Sequence[Array], start: Array | None = None) -> Approximation:
-        """Posterior at the mode; ``start`` is a z = K^-1 f to start from (an earlier result)."""
+    def infer(self, problem: Problem, K: Sequence[Array], start: tuple[Array, Array] | None = None) -> Approximation:
+        """Posterior at the mode; ``start`` is the `start` of an earlier result."""
         z, f, psi = self._start(problem, K, start)
         trace, accepted = [psi], np.inf
         site: _Site | None = None
@@ -145,24 +145,29 @@ class Laplace:
         phi = cotangent.phi + d_phi + np.einsum("nj,njp->p", u_bar, p.family.u_phi(eta, p.y))
         return to.kernels(mean_bar, V_bar), phi
 
-    def _start(self, problem: Problem, K: Sequence[Array], start: Array | None) -> _State:
-        """The best of: the prior mean, the given start, or without one a Newton step from the Taylor point."""
+    def _start(self, problem: Problem, K: Sequence[Array], start: tuple[Array, Array] | None) -> _State:
+        """The earlier z if it is better than the prior mean; else what a Newton step from the earlier latent values,
+        or from the Taylor point, leads to, if that is."""
         zero = np.zeros(problem.shape)
         best = zero, zero, problem.log_prob(zero)
-        if start is None:
-            try:
-                start = expand(problem, K, problem.family.expansion(problem.y) - problem.offset).z
-            except np.linalg.LinAlgError:
-                start = zero
-        f = kernel_dot(K, start)
-        psi = _objective(problem, start, f)
-        if psi > best[2]:
-            best = start, f, psi
+        if start is not None:
+            best = _better(problem, K, best, start[0])
+        if best[0] is zero:
+            point = problem.family.expansion(problem.y) - problem.offset if start is None else start[1]
+            with suppress(np.linalg.LinAlgError):
+                best = _better(problem, K, best, expand(problem, K, point).z)
         if not np.isfinite(best[2]):
             raise InferenceError(
                 "the log-likelihood is not finite at the prior mean nor at the start; check the scale of y and offset"
             )
         return best
+
+
+def _better(problem: Problem, K: Sequence[Array], state: _State, z: Array) -> _State:
+    """z with its latent values and objective if that is higher than the state's."""
+    f = kernel_dot(K, z)
+    psi = _objective(problem, z, f)
+    return (z, f, psi) if psi > state[2] else state
 
 
 def _objective(problem: Problem, z: Array, f: Array) -> float:

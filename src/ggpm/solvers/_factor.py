@@ -132,8 +132,8 @@ class PositiveFactor:
 class SignedFactor:
     """Factor for gamma of either sign; raises `NotPositiveDefinite` unless ``K^-1 + Gamma`` is definite.
 
-    With V_+ from the positive rows and ``M = I - g V_+ g`` on the negative ones, ``V = V_+ + V_+ g M^-1 g V_+``. A Newton
-    step needs V times a vector only, so V itself waits until it is asked for.
+    With V_+ from the positive rows and ``M = I - g V_+ g`` on the negative ones, ``V = V_+ + V_+ g M^-1 g V_+``. A
+    Newton step needs V times a vector only, so V itself waits until it is asked for.
     """
 
     def __init__(self, K: Array, gamma: Array):

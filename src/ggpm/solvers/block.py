@@ -8,11 +8,21 @@ factorisations. Vectors and matrices of order nD are ordered by data point.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm._linalg import available_memory, cholesky, cholesky_inverse, gram, log_det_lower, mirror, solve_lower
+from ggpm._linalg import (
+    available_memory,
+    cholesky,
+    cholesky_inverse,
+    cholesky_solve,
+    gram,
+    log_det_lower,
+    mirror,
+    solve_lower,
+)
 from ggpm.curvature import Blocks
 
 Array = NDArray[np.float64]
@@ -29,31 +39,59 @@ class BlockSolution:
         check_memory(n, D)
         self.K, self.shape = K, (n, D)
         values, vectors = np.linalg.eigh(U.values)
-        S = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-        # B = I + S^T K S
-        B: Array = np.zeros((n, D, n, D))
-        for j in range(D):
-            B += S[:, j, :, None, None] * self._K(j)[:, None, :, None] * S[None, None, :, j, :]
-        B = B.reshape(n * D, n * D)
-        B.flat[:: n * D + 1] += 1.0
-        L = cholesky(B)
-        self.log_det = log_det_lower(L)
-        E = mirror(cholesky_inverse(L)).reshape(n, D, n, D)
-        E = np.einsum("iab,ibkc->iakc", S, E, optimize=True)
-        E = np.einsum("iakb,kcb->iakc", E, S, optimize=True)
-        self.E = E.reshape(n * D, n * D)
+        self._S = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        self._L: Array | None = cholesky(self._B())
+        self.log_det = log_det_lower(self._L)
+        self._half: Array | None = None
         rows, columns = np.nonzero(values < 0)
         if rows.size:
             R: Array = np.zeros((n, D, rows.size))
             R[rows, :, np.arange(rows.size)] = vectors[rows, :, columns] * np.sqrt(-values[rows, columns])[:, None]
             R = R.reshape(n * D, -1)
-            T = R - self.E @ self._K_dot(R)  # K^-1 V_+ R
+            T = R - self._E_dot(self._K_dot(R))  # K^-1 V_+ R
             M = -R.T @ self._K_dot(T)
             M = (M + M.T) / 2
             M.flat[:: len(M) + 1] += 1.0
             L_M = cholesky(M)
             self.log_det += log_det_lower(L_M)
-            self.E -= gram(solve_lower(L_M, T.T))
+            self._half = solve_lower(L_M, T.T)
+
+    def _B(self) -> Array:
+        """``I + S^T K S``."""
+        n, D = self.shape
+        S = self._S
+        if len(self.K) == 1:
+            columns = S.transpose(0, 2, 1).reshape(n * D, D)
+            B = (columns @ columns.T).reshape(n, D, n, D)
+            B *= self.K[0][:, None, :, None]
+        else:
+            B = np.zeros((n, D, n, D))
+            for j, K in enumerate(self.K):
+                B += S[:, j, :, None, None] * K[:, None, :, None] * S[None, None, :, j, :]
+        B = B.reshape(n * D, n * D)
+        B.flat[:: n * D + 1] += 1.0
+        return B
+
+    @cached_property
+    def E(self) -> Array:
+        """``(K + W)^-1``; takes the place of the factor, which is all that a Newton step needs."""
+        n, D = self.shape
+        assert self._L is not None
+        E = mirror(cholesky_inverse(self._L)).reshape(n, D, n, D)
+        self._L = None
+        E = np.matmul(self._S, E.reshape(n, D, n * D)).reshape(n * D, n, D)
+        E = np.matmul(E[:, :, None, :], self._S.transpose(0, 2, 1)).reshape(n * D, n * D)
+        if self._half is not None:
+            E -= gram(self._half)
+        return E
+
+    def _E_dot(self, A: Array) -> Array:
+        if self._L is None:
+            return self.E @ A
+        n, D = self.shape
+        inner = np.matmul(self._S.transpose(0, 2, 1), A.reshape(n, D, -1)).reshape(n * D, -1)
+        out = np.matmul(self._S, cholesky_solve(self._L, inner).reshape(n, D, -1)).reshape(n * D, -1)
+        return out if self._half is None else out - self._half.T @ (self._half @ A)
 
     def _K(self, j: int) -> Array:
         return self.K[j if len(self.K) > 1 else 0]
@@ -68,7 +106,7 @@ class BlockSolution:
 
     def solve(self, r: Array) -> Array:
         flat = r.reshape(-1, 1)
-        return (flat - self.E @ self._K_dot(flat)).reshape(r.shape)
+        return (flat - self._E_dot(self._K_dot(flat))).reshape(r.shape)
 
     def marginals(self) -> Blocks:
         # V_ii = K_ii - [K E K]_ii
