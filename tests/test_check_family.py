@@ -32,6 +32,7 @@ def test_other_shapes_of_the_same_families():
     rng = np.random.default_rng(0)
     check_family(families.VonMisesFisher(), s.Sphere(columns=5).example(rng, 4))
     check_family(families.Wishart(phi=7.0), s.SPD(columns=3).example(rng, 4))
+    check_family(families.Dirichlet(closure=True), 100 * s.Simplex(columns=3).example(rng, 4))
     check_family(families.Dirichlet(), s.Simplex(columns=2).example(rng, 4))
     check_family(families.Dirichlet(), s.Simplex(columns=5).example(rng, 4))
     check_family(families.VonMises(units="degrees"))

@@ -113,7 +113,7 @@ def test_pandas_frames_in_and_out():
     assert model.feature_names_in_.tolist() == ["depth"] and model.target_names_ == ["sand", "silt", "clay"]
     out = model.predict(X)
     assert out.columns.tolist() == ["sand", "silt", "clay"] and out.index.tolist() == rows
-    np.testing.assert_allclose(out.sum(axis=1), 1.0)
+    np.testing.assert_allclose(out.sum(axis=1), 100.0)
     plain = GGPRegressor(families.Dirichlet(closure=True)).fit(X.to_numpy(), y.to_numpy())
     np.testing.assert_array_equal(out.to_numpy(), plain.predict(X.to_numpy()))
     assert model.score(X, y) == plain.score(X.to_numpy(), y.to_numpy())
@@ -225,4 +225,35 @@ def test_percentages_and_zeros_by_name():
         GGPRegressor(families.Dirichlet(closure=True)).fit(X, percent)
     for policy in ("additive", "squeeze"):
         model = GGPRegressor(families.Dirichlet(closure=True, zeros=policy)).fit(X, percent)
-        np.testing.assert_allclose(model.predict(X).sum(axis=1), 1.0)
+        np.testing.assert_allclose(model.predict(X).sum(axis=1), 100.0)
+
+
+def test_a_total_is_a_change_of_unit_and_nothing_else():
+    """Percentages come back as percentages, also rounded ones; amounts with different totals as shares."""
+    pytest.importorskip("pandas")
+    depth, percent = soil(4)
+    X, rounded = depth[:, None], percent.round(1)
+    rounded[0, 0] += 0.1  # the row sums to 100.1
+    kernel = ConstantKernel(4.0) * RBF(5.0)
+    shares = GGPRegressor("dirichlet", kernel, optimizer=None).fit(X, percent / 100)
+    one = shares.predict_dist(X)
+    for y in (percent, rounded):
+        model = GGPRegressor(families.Dirichlet(closure=True), kernel, optimizer=None).fit(X, y)
+        other = model.predict_dist(X)
+        rtol = 1e-9 if y is percent else 0.02
+        np.testing.assert_allclose(other.mean(), 100 * one.mean(), rtol=rtol)
+        np.testing.assert_allclose(other.mean().sum(axis=1), 100, rtol=1e-12)
+        np.testing.assert_allclose(other.interval(0.8), 100 * one.interval(0.8), rtol=rtol)
+        np.testing.assert_allclose(other.var(), 1e4 * one.var(), rtol=rtol, atol=0.02 if y is rounded else 0)
+        np.testing.assert_allclose(other.sample(4, 0).sum(axis=-1), 100)
+        np.testing.assert_allclose(other.cdf(y), one.cdf(y / y.sum(axis=1, keepdims=True)), rtol=rtol)
+        assert model.score(X, y) == pytest.approx(shares.score(X, percent / 100), rel=10 * rtol)
+    model = GGPRegressor(families.Dirichlet(closure=True), kernel, optimizer=None).fit(X, percent)
+    difference = model.log_predictive_density(X, percent) - shares.log_predictive_density(X, percent / 100)
+    np.testing.assert_allclose(difference, -2 * np.log(100), rtol=1e-9)  # a density per unit, over two parts
+    np.testing.assert_array_equal(
+        model.predict_dist(X).highest_density(0.5).contains(percent), one.highest_density(0.5).contains(percent / 100)
+    )
+    amounts = percent * np.linspace(1, 3, len(X))[:, None]
+    plain = GGPRegressor(families.Dirichlet(closure=True), kernel, optimizer=None).fit(X, amounts)
+    np.testing.assert_allclose(plain.predict(X), one.mean(), rtol=1e-9)

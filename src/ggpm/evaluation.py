@@ -57,8 +57,8 @@ def _error(model: Any, dist: Any, y: Any) -> tuple[str, float]:
         off = np.abs(np.mod(values - mean + period / 2, period) - period / 2)
         return "mean absolute angle", float(off.mean())
     if isinstance(family.support, Simplex):
-        parts = values / values.sum(axis=1, keepdims=True)
-        return "mean total variation", float(0.5 * np.abs(parts - mean).sum(axis=1).mean())
+        off = values / values.sum(axis=1, keepdims=True) - mean / family.support.total
+        return "mean total variation", float(0.5 * np.abs(off).sum(axis=1).mean())
     if family.countable:
         total = values.sum(axis=1)
         share = values[:, 0] / total if mean.ndim == 1 else values / total[:, None]

@@ -224,7 +224,7 @@ class Predictive:
         nodes, weights = standard_normal_nodes(self.latent_mean.shape[1], coarse=True)
         if self.family.countable:
             return self._count_quantile(q)
-        template = np.zeros(len(self)) if self.family.finite else self.family.point(self._moment())
+        template = np.zeros(len(self)) if self.family.finite else self._encoded_mean()
         out = np.empty_like(template)
         for rows in batches(len(self), nodes.size * max(1, template[0].size) * 4):
             eta = self._place(nodes, rows)
@@ -235,7 +235,13 @@ class Predictive:
             out[rows] = (
                 _integer_root(excess, template[rows]) if support.integer else _root(excess, template[rows], support)
             )
-        return out
+        return out if self.family.finite else self.family.decode(out)
+
+    def _encoded_mean(self) -> Array:
+        """A y in the middle, as the family's methods take it: the mean is in the user's units where these differ."""
+        moment = self._moment()
+        point = self.family.point(moment)
+        return moment if moment.shape == point.shape else point
 
     def _count_quantile(self, q: float) -> Array:
         """The q-quantile of the number of successes of N trials."""

@@ -25,6 +25,7 @@ from ggpm.links import LINKS, Link
 _TINY = 1e-290  # alpha below it is set to it: exp(eta) is about to underflow to zero, where no density exists
 # The density around y = alpha/S is narrower than the rounding of y from about here on: S eps^2 is of order one.
 _LARGEST = 1e30
+_SAME_TOTAL = 0.01  # sums of rows that differ by no more than this share are one total: percentages are often rounded
 
 
 class _Terms(NamedTuple):
@@ -69,17 +70,23 @@ class Dirichlet(Family):
     zeros_epsilon : float
         What "additive" adds to every part.
     closure : bool
-        Divide every row by its sum first (percentages, raw amounts).
+        Divide every row by its sum first (percentages, raw amounts). If the sums of all rows agree to within 1 %
+        (100, or 99 to 101 for rounded percentages), predictions, intervals and samples come back in that total, and
+        densities are per its unit; if they differ, as shares.
 
     Examples
     --------
     >>> import numpy as np
     >>> Dirichlet(link="exp").moment(np.log([[1.0, 3.0]]))
     array([[0.25, 0.75]])
+    >>> percent = Dirichlet(closure=True).resolve([[20.0, 80.0], [70.0, 30.0]])
+    >>> percent.decode(np.array([0.25, 0.75]))
+    array([25., 75.])
     """
 
     latent_dim = 0
     _n_rows: int | None = None
+    _total: float = 1.0  # what the parts of a row sum to in the user's units
 
     def __init__(
         self,
@@ -95,7 +102,7 @@ class Dirichlet(Family):
 
     @property
     def support(self) -> Support:
-        return Simplex(columns=self.latent_dim or None)
+        return Simplex(columns=self.latent_dim or None, total=self._total)
 
     @property
     def _link(self) -> Link:
@@ -109,8 +116,10 @@ class Dirichlet(Family):
         if not self.zeros_epsilon > 0:
             raise ValueError(f"zeros_epsilon must be positive; got {self.zeros_epsilon!r}.")
         rows = self.encode(y)
-        out = super().resolve(rows)
+        out = super().resolve(self.decode(rows))
         out.latent_dim, out._n_rows = rows.shape[1], rows.shape[0]
+        if self.closure:
+            out._total = _common_total(np.asarray(y, dtype=float).sum(axis=1))
         return out
 
     def encode(self, y: Any) -> Array:
@@ -147,7 +156,10 @@ class Dirichlet(Family):
         if np.any(total == 0):
             row = int(np.argwhere(total[:, 0] == 0)[0][0])
             raise ValueError(f"y must be amounts with positive sums; row {row} is all zeros. Drop such rows.")
-        return amounts / total
+        return amounts / total * self._total
+
+    def decode(self, y: Array) -> Array:
+        return y * self._total
 
     # ---- density -----------------------------------------------------------------------------------------
     def _alpha(self, eta: Array) -> Array:
@@ -185,7 +197,8 @@ class Dirichlet(Family):
         fit = S[..., 0] * excess_log(alpha / S, y, log_b=log_y).sum(axis=-1)
         S = S[..., 0]
         parts = 0.5 * np.log(alpha) - stirling_error(alpha)
-        head = stirling_error(S) - 0.5 * np.log(S) - 0.5 * (d - 1) * math.log(2.0 * math.pi)
+        # per unit of the total: a density over d - 1 parts
+        head = stirling_error(S) - 0.5 * np.log(S) - (d - 1) * math.log(math.sqrt(2.0 * math.pi) * self._total)
         value = head + parts.sum(axis=-1) - fit - log_y.sum(axis=-1)
         return np.where(S > _LARGEST, -np.inf, value)
 
@@ -253,6 +266,12 @@ class Dirichlet(Family):
         alpha = self._alpha(eta)
         return alpha / alpha.sum(axis=-1, keepdims=True)
 
+    def point(self, moment: Array) -> Array:
+        return self.decode(moment)
+
+    def variance(self, moment: Array, within: Array, between: Array) -> Array:
+        return (within + between) * self._total**2
+
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         alpha = self._alpha(eta)
         S = alpha.sum(axis=-1, keepdims=True)
@@ -271,10 +290,16 @@ class Dirichlet(Family):
         # log of a gamma variate: G(alpha) = G(alpha + 1) U^(1/alpha), which underflows only after normalising
         log_g = np.log(rng.standard_gamma(alpha + 1.0)) - rng.standard_exponential(alpha.shape) / alpha
         parts = np.exp(log_g - log_g.max(axis=-1, keepdims=True))
-        return parts / parts.sum(axis=-1, keepdims=True)
+        return self.decode(parts / parts.sum(axis=-1, keepdims=True))
 
     def loss(self, y: Array, prediction: Array) -> Array:
-        return excess_log(y, prediction).sum(axis=-1)  # KL(y || prediction)
+        return excess_log(y, prediction / self._total).sum(axis=-1)  # KL(y || prediction)
+
+
+def _common_total(sums: Array) -> float:
+    """What all rows sum to, to six digits (the rest is rounding), or 1 if they differ."""
+    middle = float(np.median(sums))
+    return float(f"{middle:.6g}") if np.all(np.abs(sums - middle) <= _SAME_TOTAL * middle) else 1.0
 
 
 def _log_minus_digamma(x: Array) -> Array:

@@ -266,21 +266,22 @@ class Circle(Support):
 
 @dataclass(frozen=True)
 class Simplex(Support):
-    """Compositions: positive rows that sum to 1."""
+    """Compositions: positive rows that sum to ``total``; densities are per its unit."""
 
     row_ndim = 1
     low = 0.0
     high = 1.0
     columns: int | None = None
+    total: float = 1.0
     atol: float = 1e-6
 
     def validate(self, y: Any) -> Array:
-        what = "compositions (rows of positive parts that sum to 1)"
+        what = f"compositions (rows of positive parts that sum to {self.total:g})"
         out = _matrix(y, what, self.columns)
         if np.any(out < 0):
             raise ValueError(f"y must be {what}; got negative parts ({_first(np.any(out < 0, axis=1), out)}).")
         total = out.sum(axis=1)
-        off = np.abs(total - 1) > self.atol
+        off = np.abs(total - self.total) > self.atol * self.total
         if off.any():
             row = int(np.argwhere(off)[0][0])
             raise ValueError(
@@ -290,15 +291,15 @@ class Simplex(Support):
         return out
 
     def example(self, rng: np.random.Generator, n: int) -> Array:
-        return rng.dirichlet(np.full(self.columns or 3, 2.0), size=n)
+        return self.total * rng.dirichlet(np.full(self.columns or 3, 2.0), size=n)
 
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
         def chart(t: Array) -> tuple[Array, Array]:
-            # log-ratios to the last part; the volume element is the product of all parts
+            # log-ratios to the last part; the volume element is the product of all parts, and d - 1 of the unit
             z = np.concatenate([t, np.zeros((len(t), 1))], axis=1)
             z = z - z.max(axis=1, keepdims=True)
             log_y = z - np.log(np.sum(np.exp(z), axis=1, keepdims=True))
-            return np.exp(log_y), log_y.sum(axis=1)
+            return self.total * np.exp(log_y), log_y.sum(axis=1) + t.shape[1] * np.log(self.total)
 
         return _integration.space(log_density, chart, np.size(like) - 1, 300.0)
 

@@ -62,7 +62,7 @@ def plot_ternary(
         ax.scatter(*xy.T, c=points[0][:, feature], s=14, alpha=0.75, lw=0, zorder=3, **scale)
     from matplotlib.collections import LineCollection
 
-    path = _ternary.project(predictive.mean())
+    path = _ternary.project(_ternary.closed(predictive.mean()))
     segments = list(np.stack([path[:-1], path[1:]], axis=1))
     ax.add_collection(LineCollection(segments, color="white", lw=5.5, zorder=4, capstyle="round"))
     line = LineCollection(segments, cmap="viridis", lw=3.2, zorder=5, capstyle="round")
@@ -101,7 +101,7 @@ def plot_ternary_density(
     for level, style in zip(sorted(levels), ("-", "--", ":", "-.")):
         _outline(ax, values, level, colors=[MEAN], linestyles=[style], linewidths=1.4, zorder=3)
         ax.plot([], [], style, color=MEAN, label=f"{level:.0%}")
-    mean = _ternary.project(predictive.mean()[row][None])[0]
+    mean = _ternary.project(_ternary.closed(predictive.mean()[row][None]))[0]
     ax.plot(*mean, "o", color="white", mec=MEAN, ms=7, mew=1.6, zorder=5, label="mean")
     points = points_of(model, data)
     if points is not None:

@@ -67,7 +67,7 @@ def plot_bands(
         ylabel=target_name(model, "share" if many else "y"),
     )
     if isinstance(family.support, Simplex):
-        ax.set_ylim(0, 1)
+        ax.set_ylim(0, family.support.total)
     if many:
         ax.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize="small")
     return ax
