@@ -1,6 +1,7 @@
 """The command line as scripts use it, and tables from files that nobody vouches for."""
 
 import json
+import re
 import tracemalloc
 
 import numpy as np
@@ -32,6 +33,7 @@ def folder(tmp_path_factory):
     table["clay"] = 100 - table["sand"] - table["silt"]
     table["kind"] = np.array(["a", "b", "c"])[np.arange(40) % 3]
     table["grade"] = np.array(["low", "mid", "high"])[(hour / 8.1).astype(int)]
+    table["bare"], table["rate"] = 0.0, 0.5
     table["count"], table["code"] = rng.poisson(2 + hour / 4), (hour / 8.1).astype(int)
     table.to_csv(folder / "data.csv", index=False)
     table.to_parquet(folder / "data.parquet")
@@ -105,7 +107,7 @@ def test_families_demo_and_help(tmp_path):
     assert json.loads(run("families", "--json").stdout)["von_mises"].startswith("Angles")
     assert "dirichlet" in run("families").stdout
     result = json.loads(run("demo", "--out", tmp_path / "demo", "--json").stdout)
-    assert len(result["files"]) == 3 and result["score"] > 0.5
+    assert len(result["files"]) == 3 and result["training_score"] > 0.5
     assert "ggpm fit data.csv" in run("fit", "--help").stdout
     assert run("--version").stdout.strip().startswith("ggpm")
 
@@ -113,19 +115,85 @@ def test_families_demo_and_help(tmp_path):
 @pytest.mark.parametrize("arguments, code, message", [
     (["--target", "dri", "--family", "von_mises"], 1, "there is no column 'dri'. Did you mean 'dir'?"),
     (["--target", "kind", "--family", "von_mises"], 1, "column 'kind', row 1: 'a' is not a number"),
-    (["--target", "dir", "--family", "vonmises"], 2, "is not one of"),
+    (["--target", "dir", "--family", "vonmises"], 2, "Did you mean 'von_mises'?"),
     (["--target", "dir", "--family", "poisson"], 1, "counts (non-negative integers)"),
     (["--target", "dir", "--family", "gamma", "--units", "degrees"], 2, "--units belongs to --family von_mises"),
-    (["--target", "dir", "--family", "von_mises", "--units", "1,x"], 2, "is not LOW,HIGH"),
+    (["--target", "dir", "--family", "von_mises", "--units", "1,x"], 2, "Invalid value for --units"),
+    (["--target", "dir", "--family", "von_mises", "--units", "360,0"], 2, "LOW < HIGH"),
+    (["--target", "dir", "--family", "von_mises", "--units", "degree"], 2, "Did you mean 'degrees'?"),
+    (["--target", "dir", "--family", "von_mises", "--restarts", "-1"], 2, "'--restarts'"),
+    (["--target", "dir", "--family", "von_mises", "--inducing", "0"], 2, "'--inducing'"),
     (["--target", "dir", "--family", "von_mises", "--features", "hour,heigth"], 1, "there is no column 'heigth'"),
-    (["--target", "dir", "--family", "von_mises", "--inference", "magic"], 1, "inference must be one of"),
-    (["--target", "sand,silt,clay", "--family", "dirichlet"], 1, "closure=True"),
+    (["--target", "dir", "--family", "von_mises", "--inference", "magic"], 2, "'--inference'"),
+    (["--target", "sand,silt,clay", "--family", "dirichlet"], 1, "use --closure, which divides every row by its sum"),
+    (["--target", "bare,silt,clay", "--family", "dirichlet", "--closure"], 1, "Try --zeros additive"),
+    (["--target", "dir", "--family", "multinomial"], 1, "one column per category"),
+    (["--target", "rate", "--family", "poisson"], 1, "exposure goes into --offset"),
+    (["--target", "grade", "--family", "ordinal", "--order", "low,mid"], 1, "--order must list every label"),
     (["--family", "von_mises"], 2, "Missing option '--target'"),
 ])  # fmt: skip
 def test_faults_are_named_and_have_exit_codes(folder, tmp_path, arguments, code, message):
     result = run("fit", folder / "data.csv", *arguments, "--out", tmp_path / "m.ggpm", code=code)
     assert message in result.stderr.replace("\n", " ") and not (tmp_path / "m.ggpm").exists()
-    assert result.stdout == ""
+    assert result.stdout == "" and not PYTHON.search(result.stderr)
+
+
+PYTHON = re.compile(r"\w=\w|\w\(\w*=|GGP[A-Z]|np\.|\bplot_|inference=|n_restarts")  # what a shell does not know
+
+
+def test_warnings_speak_flags(folder, tmp_path):
+    arguments = ("--features", "hour", "--out", tmp_path / "m.ggpm")
+    told = run("fit", folder / "data.csv", "--target", "dir", "--family", "von_mises", *arguments).stderr
+    assert "for degrees try --units degrees" in told.replace("\n", " ") and not PYTHON.search(told)
+    told = run("fit", folder / "data.csv", "--target", "grade", "--family", "ordinal", *arguments).stderr
+    assert "Give --order, lowest first" in told.replace("\n", " ") and not PYTHON.search(told)
+    assert "training score" in run("fit", folder / "data.csv", "--target", "count", "--family", "poisson", *arguments,
+                                   ).stdout  # fmt: skip
+    wrong = run("plot", folder / "grade.ggpm", "--out", tmp_path / "p.png", "--kind", "angles", code=1).stderr
+    assert "Try --kind ordinal" in wrong.replace("\n", " ") and not PYTHON.search(wrong)
+
+
+def test_every_flag_in_a_hint_exists_and_every_hint_in_the_library_is_translated():
+    import pathlib
+
+    import ggpm
+    from ggpm.cli import FLAGS
+
+    options = {o for command in main.commands.values() for p in command.params for o in p.opts}
+    source = "".join(p.read_text() for p in pathlib.Path(ggpm.__file__).parent.rglob("*.py") if p.name != "cli.py")
+    source = re.sub(r'"\n\s+f?"', "", source)  # strings that are continued on the next line
+    for python, flag in FLAGS:
+        assert set(re.findall(r"--\w+", flag)) <= options, flag
+        assert python.search(source), f"no message says {python.pattern}"
+
+
+def test_predictions_carry_the_columns_that_are_kept(folder, tmp_path):
+    model, data = folder / "wind.ggpm", folder / "data.csv"
+    table = pd.read_csv(data)
+    run("predict", model, data, "--keep", "kind,hour", "--out", tmp_path / "p.csv")
+    out = pd.read_csv(tmp_path / "p.csv")
+    assert out.columns.tolist() == ["kind", "hour", "mean", "sd", "arc_start", "arc_end"]
+    pd.testing.assert_frame_equal(out[["kind", "hour"]], table[["kind", "hour"]])
+    run("predict", model, folder / "data.parquet", "--keep", "all", "--out", tmp_path / "p.parquet")
+    out = pd.read_parquet(tmp_path / "p.parquet")
+    assert out.columns.tolist() == [*table.columns, "mean", "sd", "arc_start", "arc_end"]
+    assert "Did you mean 'kind'?" in run("predict", model, data, "--keep", "kin", code=1).stderr
+    far = run("predict", model, folder / "data.parquet", "--keep", "kin", "--out", tmp_path / "q.parquet", code=1)
+    assert "Did you mean 'kind'?" in far.stderr.replace("\n", " ")
+    table.rename(columns={"kind": "mean"}).to_csv(tmp_path / "t.csv")
+    assert "'mean' cannot be kept" in run("predict", model, tmp_path / "t.csv", "--keep", "mean", code=1).stderr
+    assert "'--level'" in run("predict", model, data, "--level", "1", code=2).stderr
+
+
+def test_the_progress_bar_shows_the_search(monkeypatch):
+    from ggpm import GGPRegressor
+    from ggpm.cli import _progress, _watched
+
+    told = []
+    monkeypatch.setattr(_progress, "tell", lambda self, state: told.append(state))
+    with _progress("fitting") as bar:
+        _watched(GGPRegressor("poisson"), bar).fit(np.arange(8.0)[:, None], np.arange(8))
+    assert len(told) > 2 and re.fullmatch(r"log evidence -\d+\.\d\d, evaluation \d+", told[-1])
 
 
 def test_bad_files_have_exit_codes(folder, tmp_path):

@@ -1,9 +1,11 @@
 """Every picture is drawn, on the ax that was given, and shows what it should."""
 
+import re
+
 import numpy as np
 import pytest
 
-from cases import simulate
+from cases import FAMILIES, simulate
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, families, load, plotting, save
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -96,10 +98,12 @@ def test_the_wrong_picture_is_told(models):
         plotting.plot_angles(models["counts"])
     with pytest.raises(ValueError, match="for compositions"):
         plotting.plot_ternary(models["counts"])
-    with pytest.raises(ValueError, match="for ordered outputs"):
+    with pytest.raises(ValueError, match=r"for ordered outputs.*Try plot_angles"):
         plotting.plot_bands(models["angles"])
-    with pytest.raises(ValueError, match="for classifiers"):
+    with pytest.raises(ValueError, match=r"for classifiers.*Try plot_bands"):
         plotting.plot_class_map(models["counts"])
+    with pytest.raises(ValueError, match=r"two inputs.*Try plot_ordinal"):
+        plotting.plot_class_map(models["grades"])
     with pytest.raises(ValueError, match="column number below 1"):
         plotting.plot_bands(models["counts"], 4)
     with pytest.raises(ValueError, match="two different entries of theta_"):
@@ -107,6 +111,20 @@ def test_the_wrong_picture_is_told(models):
     four = GGPRegressor("dirichlet", optimizer=None).fit(np.zeros((2, 1)), np.full((2, 4), 0.25))
     with pytest.raises(ValueError, match="3 parts; this model has 4"):
         plotting.plot_ternary(four)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_advice_of_a_wrong_picture_can_be_followed(name):
+    """Whatever the family: the function that the message names draws a picture of this model."""
+    X, y, _ = simulate(name, n=12)
+    model = GGPRegressor(FAMILIES[name][0], optimizer=None).fit(X, y)
+    with pytest.raises(ValueError, match=r"Try plot_") as caught:
+        plotting.plot_class_map(model)
+    advice = re.findall(r"plot_\w+", str(caught.value).partition("Try")[2])
+    for function in advice:
+        arguments = {"plot_calibration": (X, y)}.get(function, ())
+        keywords = {"plot_calibration": {}, "plot_evidence": {"n": 3}}.get(function, {"n": 12})
+        assert getattr(plotting, function)(model, *arguments, **keywords).has_data()
 
 
 def test_calibration_of_a_right_model_is_the_diagonal():

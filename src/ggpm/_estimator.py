@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ggpm import _frames, priors
 from ggpm._optimize import Optimum, maximise, warn_unconverged
 from ggpm._output import FramedOutput
+from ggpm._text import did_you_mean
 from ggpm.families.base import Family
 from ggpm.inference import INFERENCES, Approximation
 from ggpm.kernels import median_distance, resolve_kernel, shorter_starts
@@ -29,6 +32,8 @@ Array = NDArray[np.float64]
 
 class GGP(FramedOutput, BaseEstimator):
     """What the three estimators share: learning, the latent posterior, predictive distributions."""
+
+    _listener: Callable[[str, int, int, float], None] | None = None  # of the search; set by progress bars
 
     def __init__(
         self,
@@ -135,11 +140,6 @@ class GGP(FramedOutput, BaseEstimator):
         self._approximation = approximation
 
     def _maximise(self, evidence: Evidence) -> tuple[Optimum, Any]:
-        label = "leave-one-out" if self.objective == "loo" else "log evidence"
-
-        def report(run: int, calls: int, value: float) -> None:
-            print(f"[ggpm] run {run}, evaluation {calls}: {label} {value:.6f}", file=sys.stderr)
-
         seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
         others = shorter_starts(evidence.theta) if self.kernel is None else []
         start, inverse_hessian = (evidence.theta, None) if callable(self.optimizer) else subset_start(evidence, others)
@@ -152,9 +152,15 @@ class GGP(FramedOutput, BaseEstimator):
             n_restarts=self.n_restarts_optimizer,
             rng=np.random.default_rng(seed),
             inverse_hessian=inverse_hessian,
-            report=report if self.verbose else None,
+            report=self._report("leave-one-out" if self.objective == "loo" else "log evidence"),
         )
         return optimum, objective.start
+
+    def _report(self, what: str) -> Callable[[int, int, float], None] | None:
+        """What the search calls after every evaluation with (run, evaluation, value)."""
+        if self._listener is not None:
+            return partial(self._listener, what)
+        return partial(_print_progress, what) if self.verbose else None
 
     def _resolve_family(self, y: Any) -> tuple[Family, Array]:
         """The family bound to the data, and the encoded y."""
@@ -166,7 +172,10 @@ class GGP(FramedOutput, BaseEstimator):
         if isinstance(self.inference, str):
             if self.inference not in INFERENCES:
                 known = ", ".join(repr(name) for name in INFERENCES)
-                raise ValueError(f"inference must be one of {known} or an object; got {self.inference!r}.")
+                raise ValueError(
+                    f"inference must be one of {known} or an object; got {self.inference!r}."
+                    f"{did_you_mean(self.inference, INFERENCES)}"
+                )
             return INFERENCES[self.inference]()
         if not hasattr(self.inference, "infer"):
             raise TypeError(f"inference must be a name or an object with settings; got {self.inference!r}.")
@@ -285,6 +294,10 @@ class GGP(FramedOutput, BaseEstimator):
     def _labelled(self, draws: NDArray) -> NDArray:
         """Draws of the family as the user knows them (classifiers: labels)."""
         return draws
+
+
+def _print_progress(what: str, run: int, calls: int, value: float) -> None:
+    print(f"[ggpm] run {run}, evaluation {calls}: {what} {value:.6f}", file=sys.stderr)
 
 
 def _as_offset(offset: Any, n: int, D: int) -> Array:

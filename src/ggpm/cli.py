@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -27,11 +28,56 @@ except ImportError:
 import numpy as np
 
 from ggpm import __version__
-from ggpm.tables import TableError, column_as_numbers, features_of, read_table, split_columns, target_of, write_table
+from ggpm._text import did_you_mean
+from ggpm.tables import (
+    TableError,
+    beside,
+    column_as_numbers,
+    features_of,
+    kept_columns,
+    read_table,
+    split_columns,
+    target_of,
+    write_table,
+)
 
 CLASSIFIERS = ("categorical", "bernoulli", "ordinal")
+UNITS = ("degrees", "radians", "hours")
 NOT_CONVERGED = 3
+# messages of the library speak Python: what its advice is called here
+FLAGS = tuple(
+    (re.compile(python), flag)
+    for python, flag in (
+        (r'VonMises\(units="(\w+)"\)', r"--units \1"),
+        (r"units=\(0, 365\.25\)", "--units 0,365.25"),
+        (r"Dirichlet\(closure=True\)", "--closure"),
+        (r'Dirichlet\(zeros="(\w+)"\)', r"--zeros \1"),
+        (r"zeros_epsilon", "0.001"),
+        (r"offset=log\(exposure\)", "--offset, a column of log(exposure)"),
+        (r"GGPClassifier", "--family categorical"),
+        (r"GGPOrdinalClassifier", "--family ordinal"),
+        (r"Pass order=\[\.\.\.\], lowest first, or an ordered categorical", "Give --order, lowest first"),
+        (r"\border must list", "--order must list"),
+        (r"n_restarts_optimizer=(\d+)", r"--restarts \1"),
+        (r"inducing=None for exact inference", "leave out --inducing for exact inference"),
+        (r"\binducing must be", "--inducing must be"),
+        (r"inference=Laplace\(max_iter=500\)( \(or Variational\))?", "--inference variational"),
+        (r"inference='(\w+)'", r"--inference \1"),
+        (r": y / np\.linalg\.norm\(y, axis=1, keepdims=True\)", ""),
+        (r" \(for example with sklearn\.compose\.TransformedTargetRegressor\), or set phi, phi_bounds and the kernel's "
+         "bounds", " before fitting"),
+        (r"plot_class_map", "--kind classes"),
+        (r"plot_(\w+)", r"--kind \1"),
+    )
+)  # fmt: skip
 err = Console(stderr=True)
+
+
+def _with_flags(message: str) -> str:
+    """A message of the library in the words of this command."""
+    for python, flag in FLAGS:
+        message = python.sub(flag, message)
+    return message
 
 
 class Fault(click.ClickException):
@@ -54,7 +100,7 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except (ValueError, TypeError, TableError, np.linalg.LinAlgError, MemoryError, ImportError, OSError) as error:
-            raise Fault(str(error)) from error
+            raise Fault(_with_flags(str(error))) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), *(["reproduce"] if _has_experiments() else [])])
@@ -83,6 +129,7 @@ def main() -> None:
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on the standard output.")
 MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False))
 DATA = click.argument("data", type=click.Path(exists=True, dir_okay=False))
+LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
 # ---- fit ---------------------------------------------------------------------------------------------------------
@@ -91,16 +138,28 @@ DATA = click.argument("data", type=click.Path(exists=True, dir_okay=False))
 @click.option("--target", required=True, help="Column to predict; several, separated by commas, for vectors.")
 @click.option("--family", required=True, help="What an output is; see `ggpm families`.")
 @click.option("--features", help="Input columns, separated by commas; by default all other numeric columns.")
-@click.option("--units", help="Angles: degrees, radians, hours, or LOW,HIGH (for example 0,365.25).")
+@click.option(
+    "--units",
+    callback=lambda context, option, text: _units(text),
+    help="Angles: degrees, radians, hours, or LOW,HIGH (for example 0,365.25).",
+)
 @click.option("--closure", is_flag=True, help="Compositions: divide every row by its sum (percentages, amounts).")
 @click.option(
     "--zeros", type=click.Choice(["error", "additive", "squeeze"]), help="Compositions: what to do about zeros."
 )
 @click.option("--order", help="Grades, lowest first, separated by commas.")
 @click.option("--offset", help="Column added to the latent (for counts: the logarithm of the exposure).")
-@click.option("--inference", default="laplace", show_default=True, help="taylor, laplace or variational.")
-@click.option("--inducing", type=int, help="Number of inducing points, for many rows.")
-@click.option("--restarts", default=0, show_default=True, help="Further starts of the search.")
+@click.option(
+    "--inference",
+    default="laplace",
+    show_default=True,
+    type=click.Choice(["taylor", "laplace", "variational"]),
+    help="How the posterior is approximated.",
+)
+@click.option("--inducing", type=click.IntRange(min=1), help="Number of inducing points, for many rows.")
+@click.option(
+    "--restarts", default=0, show_default=True, type=click.IntRange(min=0), help="Further starts of the search."
+)
 @click.option("--seed", default=0, show_default=True, help="For restarts and inducing points.")
 @click.option("--out", required=True, type=click.Path(dir_okay=False), help="The model file, by custom NAME.ggpm.")
 @JSON
@@ -123,17 +182,12 @@ def fit(data: str, target: str, family: str, out: str, as_json: bool, **options:
     y = target_of(table, targets, labels=family in CLASSIFIERS, path=data)
     if family == "bernoulli" and len(set(np.asarray(y).ravel().tolist())) > 2:
         raise click.UsageError("--family bernoulli has two classes, the target has more. Try --family categorical.")
-    with _progress(f"fitting {family} to {len(X)} rows") as step, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.set_params(verbose=0)
+    with _warnings_told(), _progress(f"fitting {family} to {len(X)} rows") as bar:
         try:
-            model.fit(X, y, offset=offset)
+            _watched(model, bar).fit(X, y, offset=offset)
         except ValueError as error:
             raise ValueError(f"{data}, target {target!r}: {error}") from error
-        step()
     save(model, out)
-    for warning in {str(w.message) for w in caught if issubclass(w.category, UserWarning)}:
-        err.print(f"[yellow]Warning:[/] {_plain(warning)}", highlight=False)
     result = {
         "model": out,
         "family": family,
@@ -142,7 +196,7 @@ def fit(data: str, target: str, family: str, out: str, as_json: bool, **options:
         "target": targets,
         "kernel": str(model.kernel_),
         "log_evidence": float(model.log_marginal_likelihood_value_),
-        "score": float(model.score(X, y, **({} if offset is None else {"offset": offset}))),
+        "training_score": float(model.score(X, y, **({} if offset is None else {"offset": offset}))),
         "converged": bool(model.converged_),
         "iterations": int(model.n_iter_),
     }
@@ -160,12 +214,11 @@ def _fit_streamed(data: str, targets: list[str], family: str, out: str, as_json:
     features = given or [name for name in numeric_columns(data) if name not in (*targets, options["offset"])]
     rows = ParquetRows(data, features, targets[0] if len(targets) == 1 else targets, options["offset"])
     model = _estimator(family, options)
-    with _progress(f"fitting {family} to {rows.n_rows} rows, in chunks") as step, _warnings_told():
+    with _warnings_told(), _progress(f"fitting {family} to {rows.n_rows} rows, in chunks") as bar:
         try:
-            model.fit(rows)
+            _watched(model, bar).fit(rows)
         except ValueError as error:
             raise ValueError(f"{data}, target {', '.join(targets)!r}: {error}") from error
-        step()
     save(model, out)
     result = {
         "model": out,
@@ -194,7 +247,13 @@ def _warnings_told() -> Iterator[None]:
         warnings.simplefilter("always")
         yield
     for warning in {str(w.message) for w in caught if issubclass(w.category, UserWarning)}:
-        err.print(f"[yellow]Warning:[/] {_plain(warning)}", highlight=False)
+        err.print(f"[yellow]Warning:[/] {_plain(_with_flags(warning))}", highlight=False, soft_wrap=True)
+
+
+def _watched(model: Any, bar: _progress) -> Any:
+    """The model, telling the bar of every evaluation of its objective."""
+    model._listener = lambda what, run, calls, value: bar.tell(f"{what} {value:.2f}, evaluation {calls}")
+    return model
 
 
 def _estimator(family: str, options: dict[str, Any]) -> Any:
@@ -202,7 +261,9 @@ def _estimator(family: str, options: dict[str, Any]) -> Any:
 
     if family not in families.FAMILIES:
         raise click.BadParameter(
-            f"{family!r} is not one of {', '.join(sorted(families.FAMILIES))}.", param_hint="--family"
+            f"{family!r} is not one of {', '.join(sorted(families.FAMILIES))}."
+            f"{did_you_mean(family, families.FAMILIES)}",
+            param_hint="--family",
         )
     settings = {
         "inference": options["inference"],
@@ -221,19 +282,25 @@ def _estimator(family: str, options: dict[str, Any]) -> Any:
         return GGPClassifier(**settings)
     instance: Any = families.FAMILIES[family]()
     if options["units"]:
-        instance.set_params(units=_units(options["units"]))
+        instance.set_params(units=options["units"])
     if family == "dirichlet":
         instance.set_params(closure=options["closure"], zeros=options["zeros"] or "error")
     return GGPRegressor(instance, **settings)
 
 
-def _units(text: str) -> str | tuple[float, float]:
-    if "," not in text:
+def _units(text: str | None) -> str | tuple[float, float] | None:
+    if text is None or text in UNITS:
         return text
     try:
         low, high = (float(part) for part in text.split(","))
     except ValueError:
-        raise click.BadParameter(f"{text!r} is not LOW,HIGH.", param_hint="--units") from None
+        low, high = 0.0, -1.0
+    if not 0 < high - low < float("inf"):
+        raise click.BadParameter(
+            f"{text!r} is not one of {', '.join(UNITS)}, nor LOW,HIGH with LOW < HIGH (for example 0,365.25)."
+            f"{did_you_mean(text, UNITS)}",
+            param_hint="--units",
+        )
     return low, high
 
 
@@ -244,24 +311,30 @@ def _units(text: str) -> str | tuple[float, float]:
 @click.option(
     "--out", type=click.Path(dir_okay=False), help="CSV or Parquet file; by default CSV on the standard output."
 )
-@click.option("--level", default=0.9, show_default=True, help="Probability of intervals, arcs and sets.")
+@click.option("--keep", help="Columns of DATA to copy before the predictions, separated by commas; `all` for all.")
+@click.option("--level", default=0.9, show_default=True, type=LEVEL, help="Probability of intervals, arcs and sets.")
 @click.option("--offset", help="Column added to the latent.")
 @JSON
-def predict(model: str, data: str, out: str | None, level: float, offset: str | None, as_json: bool) -> None:
-    """Predictions with their uncertainty, one row per row of DATA.
+def predict(
+    model: str, data: str, out: str | None, keep: str | None, level: float, offset: str | None, as_json: bool
+) -> None:
+    """Predictions with their uncertainty, one row per row of DATA and in its order.
+
+    ggpm predict model.ggpm new.csv --keep station,hour --out predictions.csv
 
     From Parquet to Parquet, rows are read and written in chunks: neither file need fit into memory.
     """
     if out is not None and _is_parquet(data) and _is_parquet(out):
-        from ggpm.sparse.parquet import predict_parquet
+        from ggpm.sparse.parquet import column_names, predict_parquet
 
-        rows = predict_parquet(_load(model), data, out, offset=offset, level=level)
+        kept = [] if keep is None else column_names(data) if keep == "all" else split_columns(keep)
+        rows = predict_parquet(_load(model), data, out, offset=offset, level=level, keep=kept)
         return _tell({"out": out, "rows": rows}, as_json)
     fitted, table, X = _load_with(model, data)
     extra = None if offset is None else column_as_numbers(table, offset, data)
-    with _progress(f"predicting {len(X)} rows") as step:
-        summary = fitted.summary(X, level=level, offset=extra)
-        step()
+    kept = kept_columns(table, keep, path=data)
+    with _progress(f"predicting {len(X)} rows"):
+        summary = beside(kept, fitted.summary(X, level=level, offset=extra))
     if out is not None:
         write_table(summary, out)
         _tell({"out": out, "rows": len(summary), "columns": list(summary.columns)}, as_json)
@@ -295,7 +368,7 @@ def _load_with(model: str, data: str) -> tuple[Any, Any, Any]:
 @MODEL
 @DATA
 @click.option("--target", help="Target column(s); by default those of the fit.")
-@click.option("--level", default=0.9, show_default=True, help="Level of the coverage.")
+@click.option("--level", default=0.9, show_default=True, type=LEVEL, help="Level of the coverage.")
 @click.option("--offset", help="Column added to the latent.")
 @click.option("--calibration", "report", is_flag=True, help="Also coverage at four levels, PIT moments, Brier, CRPS.")
 @JSON
@@ -311,7 +384,7 @@ def evaluate(
         raise click.UsageError("the model does not know the name of its target: give --target.")
     y = target_of(table, names, labels=hasattr(fitted, "classes_"), path=data, like=getattr(fitted, "classes_", None))
     extra = None if offset is None else column_as_numbers(table, offset, data)
-    with _progress(f"evaluating {len(X)} rows") as step:
+    with _progress(f"evaluating {len(X)} rows"):
         try:
             result = measure(fitted, X, y, level=level, offset=extra)
             if report:
@@ -320,7 +393,6 @@ def evaluate(
                 result = result | calibration(fitted, X, y, offset=extra).frame["value"].to_dict()
         except ValueError as error:
             raise ValueError(f"{data}, target {', '.join(names)}: {error}") from error
-        step()
     _tell(result, as_json)
 
 
@@ -418,13 +490,12 @@ def demo(out: str, as_json: bool) -> None:
     wind = np.mod(np.rad2deg(0.12 * hour + 0.9 * np.sin(hour / 6) + rng.vonmises(0, 6.0, 120)), 360).round(1)
     table = pd.DataFrame({"hour": hour, "wind": wind})
     write_table(table, folder / "wind.csv")
-    with _progress("fitting 120 wind directions") as step:
-        model = GGPRegressor(VonMises(units="degrees")).fit(table[["hour"]], table["wind"])
-        step()
+    with _progress("fitting 120 wind directions") as bar:
+        model = _watched(GGPRegressor(VonMises(units="degrees")), bar).fit(table[["hour"]], table["wind"])
     save(model, folder / "wind.ggpm")
     plotting.plot_angles(model).figure.savefig(folder / "wind.png", dpi=150)
     files = [str(folder / name) for name in ("wind.csv", "wind.ggpm", "wind.png")]
-    _tell({"files": files, "score": float(model.score(table[["hour"]], table["wind"]))}, as_json)
+    _tell({"files": files, "training_score": float(model.score(table[["hour"]], table["wind"]))}, as_json)
 
 
 # ---- output ------------------------------------------------------------------------------------------------------
@@ -452,14 +523,18 @@ class _progress:
     """A bar on the standard error stream while something runs; nothing where that is not a terminal."""
 
     def __init__(self, text: str) -> None:
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        state = TextColumn("{task.fields[state]}", style="dim", markup=False)
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), state)
         self.bar = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
-        self.text = text
+        self.task = self.bar.add_task(text, total=None, state="")
 
-    def __enter__(self) -> Any:
+    def tell(self, state: str) -> None:
+        """Say how far it is."""
+        self.bar.update(self.task, state=state)
+
+    def __enter__(self) -> _progress:
         self.bar.start()
-        task = self.bar.add_task(self.text, total=None)
-        return lambda: self.bar.update(task, total=1, completed=1)
+        return self
 
     def __exit__(self, *_: Any) -> None:
         self.bar.stop()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ggpm.families.support import Circle, Simplex
+from ggpm.plotting._common import kind_of_picture
 from ggpm.plotting.checks import coverage_depth
 
 __all__ = ["evaluate", "kind_of_picture"]
@@ -64,20 +65,3 @@ def _error(model: Any, dist: Any, y: Any) -> tuple[str, float]:
         share = values[:, 0] / total if mean.ndim == 1 else values / total[:, None]
         return "mean absolute error of the share", float(np.abs(share - mean).mean())
     return "mean absolute error", float(np.abs(values.reshape(mean.shape) - mean).mean())
-
-
-def kind_of_picture(model: Any) -> str:
-    """The picture that suits a model: "angles", "ternary", "classes", "ordinal" or "bands".
-
-    >>> import ggpm
-    >>> x = np.arange(6.0)
-    >>> kind_of_picture(ggpm.GGPRegressor("von_mises", optimizer=None).fit(x[:, None], x))
-    'angles'
-    """
-    family = model.family_
-    if hasattr(model, "classes_"):
-        ordered = type(model).__name__ == "GGPOrdinalClassifier" or model.n_features_in_ == 1
-        return "ordinal" if ordered else "classes"
-    if isinstance(family.support, Circle):
-        return "angles"
-    return "ternary" if isinstance(family.support, Simplex) and family.latent_dim == 3 else "bands"

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm._text import did_you_mean
+
 __all__ = [
-    "TableError", "column_as_numbers", "features_of", "read_table", "split_columns", "target_of", "write_table"
+    "TableError", "beside", "column_as_numbers", "features_of", "kept_columns", "read_table", "split_columns",
+    "target_of", "write_table",
 ]  # fmt: skip
 
 MAX_COLUMNS = 10_000
@@ -122,10 +125,7 @@ def _require(table: Any, names: Sequence[str], path: Any) -> None:
     columns = [str(c) for c in table.columns]
     missing = [name for name in names if name not in columns]
     if missing:
-        import difflib
-
-        near = difflib.get_close_matches(missing[0], columns, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else f" It has {', '.join(columns[:12])}."
+        hint = did_you_mean(missing[0], columns) or f" It has {', '.join(columns[:12])}."
         raise TableError(f"{path}: there is no column {missing[0]!r}.{hint}")
 
 
@@ -173,6 +173,33 @@ def features_of(table: Any, names: str | None, *, exclude: Sequence[str], path: 
     else:
         chosen = split_columns(names)
     return pd.DataFrame({name: column_as_numbers(table, name, path) for name in chosen})
+
+
+def kept_columns(table: Any, names: str | None, *, path: Any) -> Any:
+    """Columns to carry along with predictions: those named, all of them for "all", or none.
+
+    >>> import pandas
+    >>> kept_columns(pandas.DataFrame({"id": ["a"], "hour": [3]}), "id", path="t.csv").columns.tolist()
+    ['id']
+    """
+    chosen = [] if names is None else list(table.columns) if names == "all" else split_columns(names)
+    _require(table, chosen, path)
+    return table[chosen]
+
+
+def beside(kept: Any, summary: Any) -> Any:
+    """Kept columns and predictions in one table; a name that both have is an error.
+
+    >>> import pandas
+    >>> beside(pandas.DataFrame({"id": ["a"]}), pandas.DataFrame({"mean": [0.5]})).columns.tolist()
+    ['id', 'mean']
+    """
+    import pandas as pd
+
+    both = [name for name in kept.columns if name in summary.columns]
+    if both:
+        raise TableError(f"column {both[0]!r} cannot be kept: the predictions have one of that name. Rename it first.")
+    return pd.concat([kept.reset_index(drop=True), summary.reset_index(drop=True)], axis=1)
 
 
 def target_of(table: Any, names: Sequence[str], *, labels: bool, path: Any, like: NDArray | None = None) -> Any:

@@ -10,6 +10,7 @@ import re
 
 from sklearn.base import clone
 
+from ggpm._text import did_you_mean
 from ggpm.families.base import Family, ScalarFamily
 from ggpm.families.bernoulli import Bernoulli
 from ggpm.families.beta import Beta
@@ -52,4 +53,7 @@ def get(family: str | Family) -> Family:
     if isinstance(family, type) and issubclass(family, Family):
         raise TypeError(f"family must be a name or an instance; got the class itself. Try {family.__name__}().")
     known = ", ".join(sorted(FAMILIES))
-    raise ValueError(f"unknown family {family!r}: expected one of {known}, or an instance from ggpm.families.")
+    raise ValueError(
+        f"unknown family {family!r}: expected one of {known}, or an instance from ggpm.families."
+        f"{did_you_mean(family, FAMILIES)}"
+    )

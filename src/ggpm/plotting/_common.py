@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm import _frames
+from ggpm._text import did_you_mean
+from ggpm.families.support import Circle, Simplex
 
 Array = NDArray[np.float64]
 
@@ -59,7 +61,8 @@ def feature_index(model: Any, feature: int | str) -> int:
     names = list(getattr(model, "feature_names_in_", []))
     if isinstance(feature, str):
         if feature not in names:
-            raise ValueError(f"feature must be one of {', '.join(names) or 'the column numbers'}; got {feature!r}.")
+            known = ", ".join(names) or "the column numbers"
+            raise ValueError(f"feature must be one of {known}; got {feature!r}.{did_you_mean(feature, names)}")
         return names.index(feature)
     if not 0 <= feature < model.n_features_in_:
         raise ValueError(f"feature must be a column number below {model.n_features_in_}; got {feature}.")
@@ -94,8 +97,35 @@ def line_of(model: Any, feature: int, n: int, limits: tuple[float, float] | None
     return grid, named_rows(model, X)
 
 
-def check_kind(model: Any, condition: bool, what: str, instead: str) -> None:
+def kind_of_picture(model: Any) -> str:
+    """The picture that suits a model: "angles", "ternary", "classes", "ordinal", "bands" or "evidence".
+
+    >>> import ggpm
+    >>> x = np.arange(6.0)
+    >>> kind_of_picture(ggpm.GGPRegressor("von_mises", optimizer=None).fit(x[:, None], x))
+    'angles'
+    """
+    family = model.family_
+    if hasattr(model, "classes_"):
+        ordered = type(model).__name__ == "GGPOrdinalClassifier" or model.n_features_in_ == 1
+        return "ordinal" if ordered else "classes"
+    if isinstance(family.support, Circle):
+        return "angles"
+    if isinstance(family.support, Simplex) and family.latent_dim == 3:
+        return "ternary"
+    return "bands" if has_bands(family) else "evidence"
+
+
+def has_bands(family: Any) -> bool:
+    """Whether outputs are ordered, each part for itself."""
+    return hasattr(family, "cdf") and not (isinstance(family.support, Circle) or family.finite or family.countable)
+
+
+def check_kind(model: Any, condition: bool, what: str) -> None:
     if not condition:
-        raise ValueError(
-            f"this picture is for {what}; the model's family is {type(model.family_).__name__}. Try {instead}."
-        )
+        kind = kind_of_picture(model)
+        instead = "plot_class_map" if kind == "classes" else f"plot_{kind}"
+        if kind == "evidence":
+            instead += " or plot_calibration, which suit every family"
+        family = type(model.family_).__name__
+        raise ValueError(f"this picture is for {what}; the model's family is {family}. Try {instead}.")

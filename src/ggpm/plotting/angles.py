@@ -51,7 +51,7 @@ def plot_angles(
     >>> plot_angles(model, n=20).get_xlabel()
     'x'
     """
-    check_kind(model, isinstance(model.family_.support, Circle), "angles", "plot_bands")
+    check_kind(model, isinstance(model.family_.support, Circle), "angles")
     ax = axes_for(ax, figsize=(7.2, 3.8))
     feature = feature_index(model, feature)
     low, period = model.family_.decode_start(), model.family_.period()
@@ -112,7 +112,7 @@ def plot_polar(
     >>> plot_polar(model, n=20).name
     'polar'
     """
-    check_kind(model, isinstance(model.family_.support, Circle), "angles", "plot_bands")
+    check_kind(model, isinstance(model.family_.support, Circle), "angles")
     ax = axes_for(ax, figsize=(5, 5), projection="polar")
     if ax.name != "polar":
         raise ValueError("plot_polar needs a polar ax: plt.subplots(subplot_kw={'projection': 'polar'}).")

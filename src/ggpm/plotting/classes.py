@@ -34,7 +34,9 @@ def plot_class_map(
     >>> plot_class_map(model, n=10).get_xlabel()
     'x0'
     """
-    check_kind(model, hasattr(model, "classes_"), "classifiers", "plot_bands")
+    check_kind(model, hasattr(model, "classes_"), "classifiers")
+    if model.n_features_in_ < 2:
+        raise ValueError("a map needs two inputs; this model has one. Try plot_ordinal.")
     ax = axes_for(ax, figsize=(6, 4.8))
     i, j = (feature_index(model, f) for f in features)
     inputs = inputs_of(model)
@@ -88,7 +90,7 @@ def plot_ordinal(
     >>> plot_ordinal(model, n=20).get_ylabel()
     'probability'
     """
-    check_kind(model, hasattr(model, "classes_"), "classifiers", "plot_bands")
+    check_kind(model, hasattr(model, "classes_"), "classifiers")
     ax = axes_for(ax, figsize=(7.2, 3.8))
     import matplotlib
 

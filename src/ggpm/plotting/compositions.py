@@ -112,7 +112,7 @@ def plot_ternary_density(
 
 
 def _check_three(model: Any) -> None:
-    check_kind(model, isinstance(model.family_.support, Simplex), "compositions", "plot_bands")
+    check_kind(model, isinstance(model.family_.support, Simplex), "compositions")
     if model.family_.latent_dim != 3:
         raise ValueError(f"a triangle shows 3 parts; this model has {model.family_.latent_dim}. Try plot_bands.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ggpm.families.support import Circle, Simplex
+from ggpm.families.support import Simplex
 from ggpm.plotting._common import (
     BAND,
     COLOURS,
@@ -14,6 +14,7 @@ from ggpm.plotting._common import (
     check_kind,
     feature_index,
     feature_name,
+    has_bands,
     line_of,
     points_of,
     target_name,
@@ -41,10 +42,7 @@ def plot_bands(
     'y'
     """
     family = model.family_
-    ordered = not (isinstance(family.support, Circle) or family.finite or family.countable)
-    check_kind(
-        model, ordered and hasattr(family, "cdf"), "ordered outputs", "plot_angles, plot_ordinal or plot_class_map"
-    )
+    check_kind(model, has_bands(family), "ordered outputs")
     ax = axes_for(ax, figsize=(7.2, 3.8))
     feature = feature_index(model, feature)
     grid, X = line_of(model, feature, n, limits)

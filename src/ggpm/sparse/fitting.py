@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import sys
 from typing import Any
 
 import numpy as np
@@ -216,7 +215,7 @@ def _maximise(
 
     best = maximise(
         objective, evidence.theta, evidence.bounds, optimizer=estimator.optimizer, n_restarts=restarts,
-        rng=rng, report=_report(what) if estimator.verbose else None, ftol=settings.ftol,
+        rng=rng, report=estimator._report(what), ftol=settings.ftol,
         inverse_hessian=None if callable(estimator.optimizer) else inverse_hessian,
     )  # fmt: skip
     return best, warm["start"]
@@ -247,7 +246,7 @@ def _move_inputs(
 
     best = maximise(
         objective, np.concatenate([evidence.theta, (Z / spread).ravel()]), np.concatenate([evidence.bounds, box]),
-        optimizer=estimator.optimizer, report=_report("inducing inputs") if estimator.verbose else None,
+        optimizer=estimator.optimizer, report=estimator._report("inducing inputs"),
         ftol=settings.ftol,
     )  # fmt: skip
     return at(best.theta), best, warm["start"]
@@ -258,10 +257,3 @@ def _with_prior(prior: priors.Priors | None, theta: Array, value: float, gradien
         return value, gradient
     log_prior, slope = prior.log_density(theta)
     return value + log_prior, gradient + slope
-
-
-def _report(what: str) -> Any:
-    def report(run: int, calls: int, value: float) -> None:
-        print(f"[ggpm] {what}, run {run}, evaluation {calls}: objective {value:.6f}", file=sys.stderr)
-
-    return report

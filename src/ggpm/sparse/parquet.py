@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm._text import did_you_mean
 from ggpm.sparse.rows import Chunk, Statistics, Task, total_of
 
 Array = NDArray[np.float64]
@@ -143,6 +144,11 @@ def numeric_columns(path: Paths) -> list[str]:
     return [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
 
 
+def column_names(path: Paths) -> list[str]:
+    """All columns, in the order of the (first) file."""
+    return list(_open(parquet_files(path)[0]).schema_arrow.names)
+
+
 def read_batches(files: Sequence[str], columns: list[str] | None, rows: int) -> Iterator[Any]:
     """Record batches of at most so many rows."""
     for name in files:
@@ -199,7 +205,10 @@ def predict_parquet(
     names = list(features) if features is not None else list(getattr(model, "feature_names_in_", []))
     if not names:
         raise ValueError("features must name the columns of X: the model was fitted without column names.")
-    columns = list(dict.fromkeys([*names, *_listed(offset), *keep]))
+    columns, known = list(dict.fromkeys([*names, *_listed(offset), *keep])), column_names(path)
+    for name in keep:
+        if name not in known:
+            raise ValueError(f"keep must name columns of {path}; there is no {name!r}.{did_you_mean(name, known)}")
     rows = 0
     with _replacing(Path(out)) as temporary:
         writer = None
@@ -207,6 +216,8 @@ def predict_parquet(
             for batch in read_batches(parquet_files(path), columns, chunk_rows):
                 summary = _summary(model, batch, names, offset, level)
                 columns_out = {name: batch.column(name) for name in keep}
+                if both := [name for name in keep if name in summary.columns]:
+                    raise ValueError(f"column {both[0]!r} cannot be kept: the predictions have one of that name.")
                 table = pa.table({**columns_out, **{name: pa.array(summary[name]) for name in summary.columns}})
                 if writer is None:
                     writer = pq.ParquetWriter(temporary, table.schema)
