@@ -321,3 +321,21 @@ def test_highest_density_regions_hold_their_share_and_are_the_densest():
         predictive_for("poisson").highest_density()
     with pytest.raises(ValueError, match="not classes"):
         p.top_k(2)
+
+
+def test_angles_have_arcs_and_no_quantiles():
+    """cdf counts from the start of the range, arcs hold their level by the same count, and quantile names them."""
+    p = Predictive(families.VonMises(units="degrees"), np.array([[9.0, 1.0], [-2.0, -3.0]]), np.stack([np.eye(2)] * 2))
+    arcs = p.interval(0.7)
+    assert arcs[0, 0] > arcs[0, 1]  # through north
+    np.testing.assert_allclose(np.mod(p.cdf(arcs[:, 1]) - p.cdf(arcs[:, 0]), 1.0), 0.7, atol=1e-5)
+    np.testing.assert_allclose(p.cdf(np.zeros(2)), 0, atol=1e-12)
+    np.testing.assert_allclose(p.cdf(np.full(2, 360 - 1e-7)), 1, atol=1e-8)
+    with pytest.raises(ValueError, match=r"no order.*interval\(level\) for the shortest arc"):
+        p.quantile(0.5)
+
+
+@pytest.mark.parametrize("size", [1.5, -1, "3"])
+def test_the_number_of_draws_is_a_whole_number(size):
+    with pytest.raises(ValueError, match="size must be None or a whole number"):
+        predictive_for("poisson").sample(size)

@@ -158,6 +158,7 @@ def test_set_output_and_labels():
     assert set(model.sample_y(X[:3], 5).ravel()) <= {"setosa", "versicolor", "virginica"}
     labels, p = model.predict_top_k(X[:4], 2)
     assert labels.shape == p.shape == (4, 2) and (p[:, 0] >= p[:, 1]).all() and (labels[:, 0] == "setosa").all()
+    np.testing.assert_array_equal(model.predict_dist(X[:4]).top_k(2)[0], labels)
     with pytest.raises(ValueError, match="number of classes, 3"):
         model.predict_top_k(X[:4], 4)
     with pytest.raises(ValueError, match="'pandas'"):

@@ -254,7 +254,8 @@ class GGP(FramedOutput, BaseEstimator):
 
             return LazyPredictive(self, X, offset, trials)
         mean, cov = self.predict_latent(X, offset=offset)
-        return Predictive(self.family_, mean, cov, _as_trials(trials, len(mean), self.family_))
+        trials = _as_trials(trials, len(mean), self.family_)
+        return Predictive(self.family_, mean, cov, trials, getattr(self, "classes_", None))
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, offset: Any = None, trials: Any = None):
         """Draws of y, independent between rows, with the draws on the last axis as in scikit-learn.

@@ -220,8 +220,7 @@ class _ClassifierBase(ClassifierMixin, GGP):
         >>> str(labels[0, 0]), bool(probabilities[0, 0] > probabilities[0, 1])
         ('setosa', True)
         """
-        codes, probabilities = self.predict_dist(X, offset=offset).top_k(k)
-        return self.classes_[codes], probabilities
+        return self.predict_dist(X, offset=offset).top_k(k)
 
 
 class GGPClassifier(_ClassifierBase):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,9 @@ class Predictive:
         Gaussian of the latent at each row.
     trials : array (m,), optional
         Number of trials for counts out of N; without it, means are proportions.
+    classes : array, optional
+        The labels of a classifier, which `top_k` names. Where y is given or drawn (`log_prob`, `cdf`, `sample`),
+        classes are codes 0, 1, ... in this order; the classifier's own methods take and give labels.
 
     Examples
     --------
@@ -45,8 +49,16 @@ class Predictive:
     array([1.6487])
     """
 
-    def __init__(self, family: Family, latent_mean: Array, latent_cov: Array, trials: Array | None = None):
+    def __init__(
+        self,
+        family: Family,
+        latent_mean: Array,
+        latent_cov: Array,
+        trials: Array | None = None,
+        classes: NDArray | None = None,
+    ):
         self.family = family
+        self.classes = classes
         self.latent_mean = latent_mean
         self.latent_cov = latent_cov
         self.trials = trials
@@ -167,7 +179,10 @@ class Predictive:
 
     # ---- distribution function ---------------------------------------------------------------------------------
     def cdf(self, y: Any) -> Array:
-        """P(Y <= y), per output for vectors; for angles, from the start of their range.
+        """P(Y <= y), per output for vectors.
+
+        Angles have no first one: there it is the probability of the arc from the start of their range (0 degrees,
+        0 hours, -pi) forwards to y, whatever that cut means for the data. `pit` cuts opposite the mean instead.
 
         >>> from ggpm.families import Poisson
         >>> p = Predictive(Poisson(), np.zeros((2, 1)), np.ones((2, 1, 1)))
@@ -206,7 +221,7 @@ class Predictive:
         return upper - v * np.exp(self.log_prob(y))
 
     def quantile(self, q: float) -> Array:
-        """The q-quantile of y, per output for vectors.
+        """The q-quantile of y, per output for vectors; angles have none, but arcs: `interval`.
 
         >>> from ggpm.families import Poisson
         >>> p = Predictive(Poisson(), np.zeros((2, 1)), np.ones((2, 1, 1)))
@@ -282,8 +297,8 @@ class Predictive:
         p = self._moment()
         return np.stack([1.0 - p, p], axis=1) if p.ndim == 1 else p
 
-    def top_k(self, k: int = 3) -> tuple[NDArray[np.intp], Array]:
-        """Codes of the k most probable classes, best first, and their probabilities, (m, k) each.
+    def top_k(self, k: int = 3) -> tuple[NDArray, Array]:
+        """The k most probable labels, best first, and their probabilities, (m, k) each; codes without labels.
 
         >>> from ggpm.families import Categorical
         >>> family = Categorical().resolve([0, 1, 2])
@@ -291,10 +306,10 @@ class Predictive:
         array([[1, 2]])
         """
         p = self.probabilities()
-        if not 1 <= k <= p.shape[1]:
-            raise ValueError(f"k must be between 1 and the number of classes, {p.shape[1]}; got {k}.")
+        if not isinstance(k, Integral) or not 1 <= k <= p.shape[1]:
+            raise ValueError(f"k must be a whole number between 1 and the number of classes, {p.shape[1]}; got {k!r}.")
         codes = np.argsort(-p, axis=1, kind="stable")[:, :k]
-        return codes, np.take_along_axis(p, codes, axis=1)
+        return codes if self.classes is None else self.classes[codes], np.take_along_axis(p, codes, axis=1)
 
     def interval(self, level: float = 0.9) -> NDArray:
         """Credible region of the given level.
@@ -323,7 +338,14 @@ class Predictive:
 
     def _require_cdf(self) -> Callable[[Array, Array], Array]:
         if not hasattr(self.family, "cdf"):
-            raise ValueError(f"{type(self.family).__name__} outputs have no order, hence no distribution function.")
+            if isinstance(self.family.support, Circle):
+                instead = "interval(level) for the shortest arc, or mean()"
+            else:
+                instead = "probabilities()" if self.family.finite else "interval(level) or highest_density(level)"
+            raise ValueError(
+                f"{type(self.family).__name__} outputs have no order, hence neither quantiles nor a distribution "
+                f"function. Try {instead}."
+            )
         return self.family.cdf
 
     def _normal(self) -> tuple[Array, Array] | None:
@@ -340,6 +362,8 @@ class Predictive:
         >>> p.sample(10, random_state=0).shape
         (10, 2)
         """
+        if size is not None and (not isinstance(size, Integral) or size < 0):
+            raise ValueError(f"size must be None or a whole number of draws; got {size!r}.")
         rng = np.random.default_rng(random_state)
         lead = () if size is None else (int(size),)
         noise = rng.standard_normal((*lead, *self.latent_mean.shape))
