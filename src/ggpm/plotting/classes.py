@@ -14,6 +14,7 @@ from ggpm.plotting._common import (
     feature_index,
     feature_name,
     inputs_of,
+    legend_beside,
     line_of,
     named_rows,
     points_of,
@@ -67,7 +68,7 @@ def plot_class_map(
         else:
             ax.plot([], [], "s", color=colours[k], label=str(label))
     ax.set(xlabel=feature_name(model, i), ylabel=feature_name(model, j), xlim=extent[:2], ylim=extent[2:])
-    ax.legend(frameon=True, framealpha=0.9, edgecolor="none", fontsize="small", title=target_name(model, "") or None)
+    legend_beside(ax, target_name(model, "") or None)
     return ax
 
 
@@ -111,15 +112,5 @@ def plot_ordinal(
         spread = np.random.default_rng(0).uniform(0.2, 0.8, len(x))
         ax.plot(x, low + spread * (high - low), "o", color=POINTS, mec="white", mew=0.4, ms=3.2, alpha=0.8)
     ax.set(xlim=(grid[0], grid[-1]), ylim=(0, 1), xlabel=feature_name(model, feature), ylabel="probability")
-    handles, labels = ax.get_legend_handles_labels()
-    title = target_name(model, "") or None
-    ax.legend(
-        handles[::-1],
-        labels[::-1],
-        loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
-        frameon=False,
-        fontsize="small",
-        title=title,
-    )
+    legend_beside(ax, target_name(model, "") or None, reverse=True)
     return ax

@@ -71,7 +71,7 @@ def plot_ternary(
     ax.add_collection(line)
     for i in np.linspace(0, n - 1, regions).round().astype(int):
         colour = line.cmap(line.norm(grid[i]))
-        _outline(ax, _on_mesh(predictive, i), level, colors=[colour], linewidths=1.6, zorder=4)
+        _outline(ax, _on_mesh(predictive, i), level, colors=[colour], linestyles="--", linewidths=1.6, zorder=4)
     ax.figure.colorbar(line, ax=ax, shrink=0.7, label=feature_name(model, feature))
     if regions:
         ax.set_title(f"mean composition and {level:.0%} regions", fontsize="medium")

@@ -15,6 +15,7 @@ from ggpm.plotting._common import (
     feature_index,
     feature_name,
     has_bands,
+    legend_beside,
     line_of,
     points_of,
     target_name,
@@ -54,18 +55,16 @@ def plot_bands(
     for j in range(mean.shape[1] if many else 1):
         m, band = (mean[:, j], interval[:, j]) if many else (mean, interval)
         colour = COLOURS[j % len(COLOURS)] if many else MEAN
-        ax.fill_between(grid, band[:, 0], band[:, 1], color=colour if many else BAND, alpha=0.18 if many else 0.3, lw=0)
+        fill = {"color": colour if many else BAND, "alpha": 0.18 if many else 0.3, "lw": 0}
+        ax.fill_between(grid, band[:, 0], band[:, 1], step="mid" if family.support.integer else None, **fill)
         ax.plot(grid, m, color=colour, lw=1.8, label=names[j] if many else None)
         if points is not None:
             y = points[1][:, j] if many else points[1].reshape(len(points[1]), -1)[:, 0]
             ax.plot(points[0][:, feature], y, ".", color=colour if many else POINTS, ms=4, alpha=0.6)
-    ax.set(
-        xlim=(grid[0], grid[-1]),
-        xlabel=feature_name(model, feature),
-        ylabel=target_name(model, "share" if many else "y"),
-    )
+    ax.set(xlim=(grid[0], grid[-1]), xlabel=feature_name(model, feature), ylabel=target_name(model, "y"))
     if isinstance(family.support, Simplex):
-        ax.set_ylim(0, family.support.total)
+        total = family.support.total
+        ax.set(ylim=(0, total), ylabel="share" if total == 1 else f"part of {total:g}")
     if many:
-        ax.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize="small")
+        legend_beside(ax)
     return ax
