@@ -1,6 +1,7 @@
 """The estimators: their contract, and what they say to bad input."""
 
 import copy
+import warnings
 
 import numpy as np
 import pytest
@@ -359,3 +360,26 @@ def test_an_optimizer_that_returns_nonsense_is_named(answer):
 def test_gaussian_outputs_far_from_order_one_are_told():
     with pytest.warns(UserWarning, match="Standardise y"):
         GGPRegressor(optimizer=None).fit(X, 1e-3 * X[:, 0])
+
+
+def test_hyperparameters_at_a_bound_are_told_by_name():
+    x = np.linspace(0, 1, 30)[:, None]
+    wave = np.sin(6 * x[:, 0])
+    with pytest.warns(ConvergenceWarning, match=r"k2__length_scale at its lower bound 0\.5") as caught:
+        GGPRegressor(kernel=1.0 * RBF(1.0, (0.5, 10.0))).fit(x, wave)
+    assert caught[0].filename == __file__  # the line shown is the user's
+    with pytest.warns(ConvergenceWarning, match=r"phi at its lower bound 0\.01"):
+        GGPRegressor(families.Gaussian(phi=0.1, phi_bounds=(0.01, 1.0))).fit(x, wave)
+    with pytest.warns(ConvergenceWarning, match=r"constant_value at its upper bound 0\.5"):
+        GGPRegressor(kernel=ConstantKernel(0.1, (0.01, 0.5)) * RBF(), inducing=10, random_state=0).fit(x, 3 * wave)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "poisson", "negative_binomial", "von_mises", "beta", "ordinal"])
+def test_ordinary_fits_do_not_warn(name):
+    """Also not where the intercept or the overdispersion goes to its lower bound, because it is not needed."""
+    X, y, _ = simulate(name, n=40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = GGPRegressor(name).fit(X, y)
+    if name == "negative_binomial":
+        np.testing.assert_allclose(model.theta_[2], model._evidence.bounds[2, 0])  # the intercept did go there

@@ -6,6 +6,7 @@ import copy
 import sys
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from typing import Any, Self
 
 import numpy as np
@@ -83,6 +84,8 @@ class GGP(FramedOutput, BaseEstimator):
         # all work happens on a copy, so that a failed fit leaves this estimator as it was
         work = copy.copy(self)
         work._fit(X, y, offset)
+        if self.optimizer is not None:
+            work._warn_of_bounds()
         self.__dict__.clear()  # names of an earlier fit must not outlive it
         self.__dict__.update(vars(work))
         return self
@@ -155,6 +158,30 @@ class GGP(FramedOutput, BaseEstimator):
             report=self._report("leave-one-out" if self.objective == "loo" else "log evidence"),
         )
         return optimum, objective.start
+
+    def _warn_of_bounds(self) -> None:
+        """Name hyperparameters that ended at a bound, unless that is how a part shows that it is not needed.
+
+        The default kernel's variances and a family's phi within its own default bounds go to their lower bounds in
+        many ordinary fits: there is no intercept, no overdispersion, no noise to speak of.
+        """
+        evidence = self._evidence
+        own = signature(type(evidence.family)).parameters.get("phi_bounds")
+        default_phi = own is not None and np.array_equal(own.default, evidence.family.phi_bounds)
+        told = []
+        for name, value, (low, high) in zip(
+            priors.names_of(evidence.kernels, evidence.family), evidence.theta, evidence.bounds
+        ):
+            unneeded = default_phi if name == "phi" else self.kernel is None and name.endswith("constant_value")
+            if low < high and np.isclose(value, high):
+                told.append(f"{name} at its upper bound {np.exp(high):.6g}")
+            elif low < high and np.isclose(value, low) and not unneeded:
+                told.append(f"{name} at its lower bound {np.exp(low):.6g}")
+        if told:
+            warn_unconverged(
+                f"the search ended with {', '.join(told)}: the optimum may lie beyond. Widen the bounds, or hold the "
+                "value fixed if it is meant."
+            )
 
     def _report(self, what: str) -> Callable[[int, int, float], None] | None:
         """What the search calls after every evaluation with (run, evaluation, value)."""

@@ -185,6 +185,9 @@ def _projected(x: Array, gradient: Array, bounds: Array) -> Array:
     return np.clip(x - gradient, bounds[:, 0], bounds[:, 1]) - x
 
 
-def warn_unconverged(what: str) -> None:
-    """Tell the user, in scikit-learn's category, what did not converge and what to try."""
-    warnings.warn(what, ConvergenceWarning, stacklevel=3)
+def warn_unconverged(what: str, stacklevel: int = 4) -> None:
+    """Tell the user, in scikit-learn's category, what did not converge and what to try.
+
+    By default for a method that `fit` calls, so that the line shown is the user's.
+    """
+    warnings.warn(what, ConvergenceWarning, stacklevel=stacklevel)

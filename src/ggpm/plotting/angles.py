@@ -67,7 +67,7 @@ def plot_angles(
         first, last = np.floor((lower.min() - low) / period), np.floor((upper.max() - low) / period)
         for turn in np.arange(first, last + 1) * period:
             label = f"{level:.0%} arc" if turn == first * period else None
-            ax.fill_between(grid, lower - turn, upper - turn, color=BAND, alpha=0.22 + 0.13 * k, lw=0, label=label)
+            ax.fill_between(grid, lower - turn, upper - turn, color=_tint(k, len(levels)), lw=0, label=label)
     mean = np.unwrap(predictive.mean(), period=period)
     for turn in np.arange(np.floor((mean.min() - low) / period), np.floor((mean.max() - low) / period) + 1) * period:
         ax.plot(grid, mean - turn, color=MEAN, lw=1.8)
@@ -79,6 +79,14 @@ def plot_angles(
     _circle_ticks(ax.yaxis, model.family_)
     legend_beside(ax)
     return ax
+
+
+def _tint(k: int, n: int) -> tuple[float, ...]:
+    """The colour of the k-th of n bands, from light to dark; opaque, so that the legend shows the same."""
+    from matplotlib.colors import to_rgb
+
+    depth = 0.22 + 0.28 * k / max(n - 1, 1)
+    return tuple(1.0 - depth * (1.0 - c) for c in to_rgb(BAND))
 
 
 def _circle_ticks(axis: Any, family: Any) -> None:

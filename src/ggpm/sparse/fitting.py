@@ -58,13 +58,15 @@ def fit_sparse(estimator: Any, X: Any, y: Any, offset: Any) -> None:
         if not converged:
             warn_unconverged(
                 f"the hyperparameter search stopped early ({found[-1].message}). Scale the inputs, widen the bounds, "
-                "or try n_restarts_optimizer=3."
+                "or try n_restarts_optimizer=3.",
+                stacklevel=5,
             )
     value, _, approximation = evidence.evaluate(start=start, gradient=False)
     if not approximation.converged:
         warn_unconverged(
             "the posterior mode was not found to full precision; predictions may be off. Try "
-            "inference=Laplace(max_iter=500), another kernel scale, or inference='taylor'."
+            "inference=Laplace(max_iter=500), another kernel scale, or inference='taylor'.",
+            stacklevel=5,
         )
     estimator._offset_given_ = offset is not None
     estimator.family_ = evidence.family
