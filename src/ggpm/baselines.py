@@ -59,30 +59,41 @@ def _angles(y: Any, n: int) -> Array:
     return y
 
 
-def _directions(y: Array) -> Array:
-    return np.stack([np.cos(y), np.sin(y)], axis=1)
-
-
 class _GPBaseline(RegressorMixin, BaseEstimator):
     """Gaussian process regression on some targets: one kernel, one noise variance."""
 
-    kernel: Kernel | None
+    centred = False  # whether the GPs vary around the targets' mean instead of zero
 
-    def _fit_gp(self, X: Array, targets: Array, centre: bool) -> None:
+    def __init__(self, kernel: Kernel | None = None):
+        self.kernel = kernel
+
+    def _fit_gp(self, X: Array, targets: Array) -> Self:
         kernel = default_kernel(X) if self.kernel is None else self.kernel
-        self.mean_ = targets.mean(axis=0) if centre else np.zeros(np.shape(targets)[1:])
+        self.mean_ = targets.mean(axis=0) if self.centred else np.zeros(np.shape(targets)[1:])
         # a tenth of the variance is noise to begin with; the bounds follow the targets' scale
         variance = float(np.mean((targets - self.mean_) ** 2)) or 1.0
         noise = Gaussian(phi=0.1 * variance, phi_bounds=(1e-6 * variance, 1e2 * variance))
         self.gp_ = GGPRegressor(noise, kernel).fit(X, targets - self.mean_)
         self.log_marginal_likelihood_value_ = self.gp_.log_marginal_likelihood_value_
+        return self
 
     def _predict_gp(self, X: Any) -> Array:
         check_is_fitted(self)
         return self.gp_.predict(validate_data(self, X, dtype=np.float64, reset=False)) + self.mean_
 
 
-class AngleGPR(_GPBaseline):
+class _AngleBaseline(_GPBaseline):
+    """Angles by way of real targets."""
+
+    def fit(self, X: Any, y: Any) -> Self:
+        X = validate_data(self, X, dtype=np.float64)
+        return self._fit_gp(X, self._targets(_angles(y, len(X))))
+
+    def _targets(self, y: Array) -> Array:
+        raise NotImplementedError
+
+
+class AngleGPR(_AngleBaseline):
     """Gaussian process regression on the angle itself, as if it were a real number in [-pi, pi).
 
     Parameters
@@ -97,76 +108,58 @@ class AngleGPR(_GPBaseline):
     0.0
     """
 
-    def __init__(self, kernel: Kernel | None = None):
-        self.kernel = kernel
-
-    def fit(self, X: Any, y: Any) -> Self:
-        X = validate_data(self, X, dtype=np.float64)
-        self._fit_gp(X, wrap(_angles(y, len(X))), centre=False)
-        return self
+    def _targets(self, y: Array) -> Array:
+        return wrap(y)
 
     def predict(self, X: Any) -> Array:
         return wrap(self._predict_gp(X))
 
 
-class CosSinGPR(_GPBaseline):
-    """Gaussian process regression on (cos y, sin y); the prediction is the angle of the predicted vector.
+class CosSinGPR(_AngleBaseline):
+    """Gaussian process regression on (cos y, sin y), one kernel; the prediction is the angle of that vector.
 
-    Parameters
-    ----------
-    kernel : scikit-learn kernel or None
-        Shared by both outputs; None means `default_kernel`.
+    Parameters are those of `AngleGPR`.
 
     Examples
     --------
-    >>> X = np.linspace(0, 1, 20)[:, None]
-    >>> float(np.abs(CosSinGPR().fit(X, X[:, 0]).predict(X) - X[:, 0]).max().round(2))
-    0.0
+    >>> X = np.linspace(3, 4, 20)[:, None]
+    >>> float(CosSinGPR().fit(X, X[:, 0]).predict([[3.5]])[0].round(2))
+    -2.78
     """
 
-    def __init__(self, kernel: Kernel | None = None):
-        self.kernel = kernel
-
-    def fit(self, X: Any, y: Any) -> Self:
-        X = validate_data(self, X, dtype=np.float64)
-        self._fit_gp(X, _directions(_angles(y, len(X))), centre=False)
-        return self
+    def _targets(self, y: Array) -> Array:
+        return np.stack([np.cos(y), np.sin(y)], axis=1)
 
     def predict(self, X: Any) -> Array:
         vector = self._predict_gp(X)
         return wrap(np.arctan2(vector[:, 1], vector[:, 0]))
 
 
-class ConstrainedAngleGP(_GPBaseline):
+class ConstrainedAngleGP(_AngleBaseline):
     """The quadratically constrained GP of Salzmann and Urtasun (2010) for angles.
 
     With v = (cos y, sin y), independent GPs with one shared kernel regress on the entries of Q = v v^T. The
     constraint |v| = 1 is linear in Q (its trace is one), so predictions around the mean satisfy it unasked. The
     leading eigenvector of the predicted Q gives v up to its sign: of the two angles, half a turn apart, the one
-    nearer to the nearest neighbour's is taken (the paper's footnote).
-
-    Parameters
-    ----------
-    kernel : scikit-learn kernel or None
-        None means `default_kernel`.
+    nearer to the nearest neighbour's is taken (the paper's footnote). Parameters are those of `AngleGPR`.
 
     Examples
     --------
-    >>> X = np.linspace(0, 1, 20)[:, None]
-    >>> float(np.abs(ConstrainedAngleGP().fit(X, X[:, 0]).predict(X) - X[:, 0]).max().round(2))
-    0.0
+    >>> X = np.linspace(3, 4, 20)[:, None]
+    >>> float(ConstrainedAngleGP().fit(X, X[:, 0]).predict([[3.5]])[0].round(2))
+    -2.78
     """
 
-    def __init__(self, kernel: Kernel | None = None):
-        self.kernel = kernel
+    centred = True
 
     def fit(self, X: Any, y: Any) -> Self:
-        X = validate_data(self, X, dtype=np.float64)
-        y = _angles(y, len(X))
-        v = _directions(y)
-        self._fit_gp(X, np.stack([v[:, 0] ** 2, v[:, 0] * v[:, 1], v[:, 1] ** 2], axis=1), centre=True)
+        super().fit(X, y)
         self.neighbor_ = AngleNearestNeighbor().fit(X, y)
         return self
+
+    def _targets(self, y: Array) -> Array:
+        c, s = np.cos(y), np.sin(y)
+        return np.stack([c**2, c * s, s**2], axis=1)
 
     def predict_products(self, X: Any) -> Array:
         """The predicted Q, (m, 2, 2)."""
@@ -200,8 +193,10 @@ class ConstrainedSimplexGP(_GPBaseline):
     1.0
     """
 
+    centred = True
+
     def __init__(self, kernel: Kernel | None = None, *, renormalize: bool = True):
-        self.kernel = kernel
+        super().__init__(kernel)
         self.renormalize = renormalize
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -210,8 +205,7 @@ class ConstrainedSimplexGP(_GPBaseline):
         check_consistent_length(X, y)
         if np.any(y < 0) or np.any(np.abs(y.sum(axis=1) - 1.0) > 1e-6):
             raise ValueError("y must be probability vectors: entries not negative, rows that sum to one.")
-        self._fit_gp(X, y, centre=True)
-        return self
+        return self._fit_gp(X, y)
 
     def predict_untruncated(self, X: Any) -> Array:
         """The GPs' own prediction, which sums to one and may leave [0, 1]."""
@@ -276,6 +270,13 @@ class RotationNLS(RegressorMixin, BaseEstimator):
         return X[:, 0::2] + 1j * X[:, 1::2]
 
 
+def _presence(estimator: Any, X: Any, y: Any) -> tuple[Array, NDArray[np.bool_]]:
+    X = validate_data(estimator, X, dtype=np.float64)
+    present = check_array(y, dtype=np.float64, input_name="y") > 0
+    check_consistent_length(X, present)
+    return X, present
+
+
 class OneVsRestGPC(RegressorMixin, BaseEstimator):
     """One binary GP classifier (Laplace, logit) per label, each on its own; probabilities are normalised.
 
@@ -300,9 +301,7 @@ class OneVsRestGPC(RegressorMixin, BaseEstimator):
         self.kernel = kernel
 
     def fit(self, X: Any, y: Any) -> Self:
-        X = validate_data(self, X, dtype=np.float64)
-        present = check_array(y, dtype=np.float64, input_name="y") > 0
-        check_consistent_length(X, present)
+        X, present = _presence(self, X, y)
         kernel = default_kernel(X) if self.kernel is None else self.kernel
         self.frequency_ = present.mean(axis=0)
         self.classifiers_ = [
@@ -336,9 +335,7 @@ class LabelFrequency(RegressorMixin, BaseEstimator):
     """
 
     def fit(self, X: Any, y: Any) -> Self:
-        X = validate_data(self, X, dtype=np.float64)
-        present = check_array(y, dtype=np.float64, input_name="y") > 0
-        check_consistent_length(X, present)
+        _, present = _presence(self, X, y)
         if not present.any():
             raise ValueError("y must have at least one label present; got none.")
         self.frequency_ = present.sum(axis=0) / present.sum()
