@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ggpm._quadrature import matched_nodes
+from ggpm.curvature import Diagonal
 from ggpm.families.base import Family
 from ggpm.inference._expectations import cholesky_pullback, place
 from ggpm.inference._pullback import Cotangent, symmetric
@@ -122,7 +123,13 @@ def _at_cavity(approximation: Approximation, accuracy: str, gradient: bool) -> t
     z = approximation.z
     V_c, A, _ = _cavity_cov(approximation)
     mean = approximation.mean - np.einsum("njk,nk->nj", V_c, z)
-    values, m_bar, V_c_bar, _, phi = _integrals(approximation, mean, _cholesky(V_c), None, accuracy, gradient)
+    closed = getattr(approximation.problem.family, "log_expected_prob_factorised", None)
+    if closed is not None and isinstance(approximation.U, Diagonal):
+        p = approximation.problem
+        values, m_bar, v_bar = closed(mean + p.offset, np.einsum("njj->nj", V_c), p.y, gradient)
+        V_c_bar, phi = None if v_bar is None else Diagonal(v_bar).dense(), np.zeros((1, 0))
+    else:
+        values, m_bar, V_c_bar, _, phi = _integrals(approximation, mean, _cholesky(V_c), None, accuracy, gradient)
     if not gradient:
         return values, None
     V_c_bar = V_c_bar - symmetric(m_bar, z)

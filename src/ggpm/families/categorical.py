@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from ggpm._special import log_softmax
+from ggpm.families._softmax import expected_logsumexp
 from ggpm.families.base import Array
 from ggpm.families.multinomial import Multinomial
 from ggpm.families.support import Codes, Support
@@ -77,6 +78,17 @@ class Categorical(Multinomial):
 
     def log_prob(self, eta: Array, y: Array) -> Array:
         return np.sum(y * log_softmax(eta), axis=-1)
+
+    def log_expected_prob_factorised(
+        self, mean: Array, var: Array, y: Array, gradient: bool = False
+    ) -> tuple[Array, Array | None, Array | None]:
+        """log E[p(y)] for independent latents N(mean, var), (n,), with its derivatives in both if asked for."""
+        E = expected_logsumexp(mean, var, second=gradient)
+        p = np.einsum("nj,nj->n", y, E.d_mean)
+        if E.d_mean_var is None:
+            return np.log(p), None, None
+        d_mean, d_var = (np.einsum("nj,njk->nk", y, d) / p[:, None] for d in (E.d_mean_mean, E.d_mean_var))
+        return np.log(p), d_mean, d_var
 
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         return np.exp(log_softmax(eta))

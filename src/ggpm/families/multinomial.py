@@ -10,6 +10,7 @@ from scipy.special import gammaln
 
 from ggpm._special import log_softmax, sum_of_others
 from ggpm.curvature import Marginals, RankOne
+from ggpm.families._softmax import Smoothed, expected_logsumexp
 from ggpm.families._stable import excess_log, stirling_error
 from ggpm.families.base import Array, Family
 from ggpm.families.support import CountVectors, Support
@@ -89,6 +90,15 @@ class Multinomial(Family):
         # d/deta = N pi (a - pi^T a); relative to the entry of the largest pi, so that 1 - pi never appears
         a = a - np.take_along_axis(a, np.expand_dims(pi.argmax(axis=-1), -1), axis=-1)
         return N * pi * (a - np.sum(pi * a, axis=-1, keepdims=True)), np.zeros(0)
+
+    def expected_log_prob_factorised(self, mean: Array, var: Array, y: Array, second: bool = False) -> Smoothed:
+        """E[log p] for independent latents N(mean, var), with its derivatives in both; all second ones on demand."""
+        N, E = y.sum(axis=-1), expected_logsumexp(mean, var, second)
+        log_h = gammaln(N + 1) - gammaln(y + 1).sum(axis=-1)
+        value = log_h + np.einsum("nj,nj->n", y, mean) - N * E.value
+        N1, N2 = N[:, None], N[:, None, None]
+        mixed, var_var = (None, None) if E.d_mean_var is None else (-N2 * E.d_mean_var, -N2 * E.d_var_var)
+        return Smoothed(value, y - N1 * E.d_mean, -N1 * E.d_var, -N2 * E.d_mean_mean, mixed, var_var)
 
     def expansion(self, y: Array) -> Array:
         return np.zeros_like(y)  # paper sec. 4.1: class information ignored

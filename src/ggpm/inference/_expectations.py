@@ -34,6 +34,8 @@ class Expected:
     """Derivative in the mean, E[u], (n, D)."""
     U: Diagonal | Blocks
     """Minus twice the derivative in the covariance, E[U]."""
+    blocks: Array | None = None
+    """E[U] with the coupling of the latent dimensions, (n, D, D), where it is known in closed form."""
 
 
 def root(V: Marginals, factorised: bool) -> Array:
@@ -86,6 +88,10 @@ class SiteMap:
 
     def __init__(self, problem: Problem, mean: Array, R: Array, accuracy: str):
         self.problem, self.mean, self.R = problem, mean, R
+        closed = _factorised_hook(problem, R)
+        self.closed = None if closed is None else closed(mean + problem.offset, R**2, problem.y, second=True)
+        if self.closed is not None:
+            return
         self.nodes, self.weights = matched_nodes(mean.shape[1], accuracy)
         n = len(mean)
         self.u, self.moment = np.empty(mean.shape), np.empty(R.shape)
@@ -104,6 +110,12 @@ class SiteMap:
 
     def pullback(self, a: Array, B: Array) -> tuple[Array, Array]:
         """Derivative of <a, E[u]> + <B, E[U]> in the means (n, D) and covariances (B's shape)."""
+        if self.closed is not None:
+            c = self.closed  # E[u] and E[U] are its derivatives in the mean and, times -2, in the variance
+            return (
+                np.einsum("njk,nk->nj", c.d_mean_mean, a) - 2.0 * np.einsum("njk,nk->nj", c.d_mean_var, B),
+                np.einsum("nkj,nk->nj", c.d_mean_var, a) - 2.0 * np.einsum("njk,nk->nj", c.d_var_var, B),
+            )
         R, x, w, D = self.R, self.nodes, self.weights, a.shape[1]
         if self.second is not None:
             # E[U]_j = -sum_s w u_j x_j / R_j; u and its product with x move by -U and -U x
@@ -205,7 +217,11 @@ def _moments(u: Array, nodes: Array, weights: Array, factorised: bool) -> tuple[
 
 
 def _closed_form(problem: Problem, mean: Array, R: Array) -> Expected | None:
-    """A family's own expectation, if it has one: for one latent, or independent latent dimensions."""
+    """A family's own expectation, if it has one."""
+    coupled = _factorised_hook(problem, R)
+    if coupled is not None:
+        c = coupled(mean + problem.offset, R**2, problem.y)
+        return Expected(_finite(c.value), c.d_mean, Diagonal(-2.0 * c.d_var), -c.d_mean_mean)
     closed = getattr(problem.family, "expected_log_prob", None)
     if closed is None:
         return None
@@ -217,6 +233,11 @@ def _closed_form(problem: Problem, mean: Array, R: Array) -> Expected | None:
     value, d_mean, d_var = found
     curvature = Diagonal(-2.0 * d_var)
     return Expected(_finite(value), d_mean, curvature if R.ndim == 2 else Blocks(curvature.dense()))
+
+
+def _factorised_hook(problem: Problem, R: Array):
+    """A family's expectation over independent latents that its likelihood couples, or None."""
+    return getattr(problem.family, "expected_log_prob_factorised", None) if R.ndim == 2 else None
 
 
 def _finite(value: Array) -> Array:

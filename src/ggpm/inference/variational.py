@@ -294,7 +294,9 @@ def _newton_mean(problem: Problem, K: Sequence[Array], state: _State) -> tuple[A
     finds the mean slowly. The Newton step ``(K^-1 + E[U]) dm = E[u] - z`` knows it; it is solved by conjugate
     gradients, preconditioned with the factorisation in hand.
     """
-    U = expected_blocks(problem, state.mean, state.R)
+    U = state.expected.blocks
+    if U is None:
+        U = expected_blocks(problem, state.mean, state.R)
     r = state.expected.u - state.z
     dm, dz = np.zeros_like(r), np.zeros_like(r)
     s = state.solution.solve(r)  # V r = K s

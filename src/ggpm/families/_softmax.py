@@ -1,0 +1,187 @@
+"""Expectations of the softmax under independent normal latents: one-dimensional integrals, whatever the number D.
+
+With standard Gumbel variables G_j, max_j (f_j + G_j) is a standard Gumbel variable shifted by log sum_j exp f_j. So
+for independent f_j ~ N(m_j, s_j^2), with F_j the distribution function of f_j + G_j and P = prod_j F_j,
+
+    E[log sum_j exp f_j] = integral of t dP(t) - Euler's constant,        E[softmax_j] = integral of P F_j'/F_j.
+
+Every derivative in m_j turns an F_j into -F_j', and one in s_j^2 into F_j''/2. P is analytic and its width is
+at least that of a Gumbel variable, so that the trapezoidal rule is exact to about ten digits (`SPACING`). Sobol
+points are no match: with standard deviations of 30, 512 of them leave the bound of 300 digits off by several nats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh_tridiagonal
+from scipy.special import ndtr
+
+Array = NDArray[np.float64]
+
+# Nodes in t lie SPACING[0] + SPACING[1] s apart, s the smallest standard deviation that matters in a row, from
+# m - 8 s - 4 to m + 6.5 s + 23: outside, P and 1 - P are below 1e-10.
+SPACING = 0.4, 0.55
+LEFT, RIGHT = (8.0, 4.0), (6.5, 23.0)
+# F(a; s) = E[Phi((a - G)/s)] by Gauss quadrature for the Gumbel density, with so many nodes from s upwards ...
+GUMBEL_RULES = ((6.0, 8), (3.0, 16), (1.5, 32))
+# ... and E[exp(-exp(-(a - s x)))] by the trapezoidal rule for normal x below, with this spacing from s upwards.
+NORMAL_RULES = ((0.5, 0.28), (0.0, 0.6))
+NORMAL_RADIUS = 6.6
+BATCH_DOUBLES = 2**17  # of one array of nodes: stays in the processor's cache
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """E[g(f)] row by row and its derivatives in the means m and the variances v of independent latents f."""
+
+    value: Array
+    """(n,)."""
+    d_mean: Array
+    """(n, D)."""
+    d_var: Array
+    """(n, D)."""
+    d_mean_mean: Array
+    """(n, D, D)."""
+    d_mean_var: Array | None
+    """Mixed derivatives, m first, (n, D, D); None unless asked for, as the next."""
+    d_var_var: Array | None
+
+
+def expected_logsumexp(mean: Array, var: Array, second: bool = False) -> Smoothed:
+    """E[log sum_j exp f_j] for f_j ~ N(mean_j, var_j), row by row; all second derivatives on demand.
+
+    >>> expected_logsumexp(np.zeros((1, 2)), np.zeros((1, 2))).value.round(8)  # log 2
+    array([0.69314718])
+    """
+    n, D = mean.shape
+    sd = np.sqrt(var)
+    low, high = np.max(mean - LEFT[0] * sd, axis=1) - LEFT[1], np.max(mean + RIGHT[0] * sd, axis=1) + RIGHT[1]
+    # a latent that is certainly below the range has F = 1 there
+    matters = mean + RIGHT[0] * sd + RIGHT[1] > low[:, None]
+    step = SPACING[0] + SPACING[1] * np.min(np.where(matters, sd, np.inf), axis=1)
+    count = np.ceil((high - low) / step).astype(int) + 1
+    value, d_mean, d_var, mm = np.empty(n), np.empty((n, D)), np.empty((n, D)), np.empty((n, D, D))
+    mv, vv = (np.empty((n, D, D)), np.empty((n, D, D))) if second else (None, None)
+    diagonal = np.arange(D)
+    for rows, T in _batches(count, D):
+        h = (high - low)[rows] / (T - 1)
+        t = low[rows, None] + h[:, None] * np.arange(T)
+        F = _distribution(t[:, None, :] - mean[rows, :, None], sd[rows], 3 if second else 1)
+        P = np.prod(F[0], axis=1)  # (rows, T)
+        alive = F[0] > 0  # elsewhere P = 0
+        slopes = [np.divide(f, F[0], out=np.zeros_like(f), where=alive) for f in F[1:]]
+        A = slopes[0]
+        value[rows] = high[rows] - h * (P.sum(axis=1) - 0.5 * P[:, -1]) - np.euler_gamma
+        weight = (h[:, None] * P)[:, None, :]
+        WA = weight * A
+        d_mean[rows] = WA.sum(axis=2)
+        # only differences of latents matter, so every row of second derivatives sums to zero
+        off = WA @ A.swapaxes(1, 2)
+        off[:, diagonal, diagonal] = 0.0
+        own = off.sum(axis=2)
+        off *= -1.0
+        off[:, diagonal, diagonal] = own
+        mm[rows], d_var[rows] = off, 0.5 * own  # d/dv = (d/dm)^2/2
+        if mv is not None and vv is not None:
+            B = 0.5 * slopes[1]
+            mixed = WA @ B.swapaxes(1, 2)
+            mixed[:, diagonal, diagonal] = 0.0
+            mixed[:, diagonal, diagonal] = -mixed.sum(axis=1)
+            mv[rows] = mixed
+            both = -(weight * B) @ B.swapaxes(1, 2)
+            others = A.sum(axis=1, keepdims=True) - A
+            both[:, diagonal, diagonal] = 0.25 * np.sum(weight * others * slopes[2], axis=2)
+            vv[rows] = both
+    return Smoothed(value, d_mean, d_var, mm, mv, vv)
+
+
+def _batches(count: NDArray[np.intp], D: int) -> Iterator[tuple[NDArray[np.intp], int]]:
+    """Rows that need about as many nodes, and that number."""
+    order = np.argsort(count, kind="stable")
+    end = len(order)
+    while end > 0:
+        T = int(count[order[end - 1]])
+        start = max(0, end - max(1, BATCH_DOUBLES // (T * D)))
+        yield order[start:end], T
+        end = start
+
+
+def _distribution(a: Array, sd: Array, derivatives: int) -> Array:
+    """Distribution function of N(0, sd^2) plus a Gumbel variable at a, and its derivatives in a.
+
+    a is (rows, D, T), sd (rows, D); the result (1 + derivatives, rows, D, T).
+    """
+    out = np.empty((1 + derivatives, *a.shape))
+    above = np.inf
+    for least, size in GUMBEL_RULES:
+        here = (sd >= least) & (sd < above)
+        if here.any():
+            out[:, here] = _smoothed_steps(a[here], sd[here][:, None], derivatives, *gumbel_nodes(size))
+        above = least
+    for least, spacing in NORMAL_RULES:
+        here = (sd >= least) & (sd < above)
+        if here.any():
+            out[:, here] = _smoothed_gumbel(a[here], sd[here][:, None], derivatives, spacing)
+        above = least
+    return out
+
+
+def _smoothed_steps(a: Array, s: Array, derivatives: int, nodes: Array, weights: Array) -> Array:
+    out = np.zeros((1 + derivatives, *a.shape))
+    scaled = a / s
+    for u, w in zip(nodes, weights):
+        z = scaled - u / s
+        out[0] += w * ndtr(z)
+        density = np.exp(-0.5 * z * z)
+        density *= w / np.sqrt(2 * np.pi)
+        out[1] += density
+        if derivatives > 1:
+            out[2] -= z * density
+            out[3] += (z * z - 1.0) * density
+    for k in range(1, derivatives + 1):
+        out[k] /= s**k
+    return out
+
+
+def _smoothed_gumbel(a: Array, s: Array, derivatives: int, spacing: float) -> Array:
+    x = spacing * np.arange(-round(NORMAL_RADIUS / spacing), round(NORMAL_RADIUS / spacing) + 1)
+    weights = np.exp(-0.5 * x * x)
+    out = np.zeros((1 + derivatives, *a.shape))
+    for node, w in zip(x, weights / weights.sum()):
+        e = np.exp(-np.maximum(a - s * node, -50.0))  # below -50 the distribution function is zero
+        G = w * np.exp(-e)
+        out[0] += G
+        out[1] += e * G
+        if derivatives > 1:
+            out[2] += e * (e - 1.0) * G
+            out[3] += e * (e * (e - 3.0) + 1.0) * G
+    return out
+
+
+@lru_cache(maxsize=8)
+def gumbel_nodes(size: int) -> tuple[Array, Array]:
+    """Gauss quadrature for the standard Gumbel density, by Lanczos' method on a fine grid.
+
+    >>> u, w = gumbel_nodes(8)
+    >>> bool(abs(w @ u - np.euler_gamma) < 1e-12)
+    True
+    """
+    grid = np.arange(-4.5, 60.0, 0.05)
+    mass = np.exp(-grid - np.exp(-grid))
+    basis = np.zeros((size + 1, grid.size))
+    basis[0] = np.sqrt(mass / mass.sum())
+    alpha, beta = np.zeros(size), np.zeros(size)
+    for k in range(size):
+        r = grid * basis[k]
+        alpha[k] = r @ basis[k]
+        for _ in range(2):  # twice is enough (Kahan)
+            r -= basis[: k + 1].T @ (basis[: k + 1] @ r)
+        beta[k] = np.linalg.norm(r)
+        basis[k + 1] = r / beta[k]
+    nodes, vectors = eigh_tridiagonal(alpha, beta[:-1])
+    return nodes, vectors[0] ** 2
