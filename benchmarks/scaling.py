@@ -28,7 +28,7 @@ from ggpm.inference import Laplace
 from ggpm.sparse.inducing import kmeans_points
 from ggpm.sparse.objective import SparseEvidence
 from ggpm.sparse.passes import gradient_pass, mode_pass, newton_pass
-from ggpm.sparse.rows import ArrayRows
+from ggpm.sparse.rows import CHUNK_DOUBLES, ArrayRows
 
 FEATURES = 8
 
@@ -83,7 +83,7 @@ def products_alone(n: int, M: int, rows: int, D: int, task: str) -> float:
 def passes(n: int, M: int) -> dict:
     """Each pass, timed beside its matrix products alone."""
     e = evidence(n, M)
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    held = resident()
     model = e.model()
     small = copy.copy(e)
     small.rows = ArrayRows(e.rows.X[:20_000], e.rows.y[:20_000], e.rows.offset[:20_000])
@@ -110,31 +110,73 @@ def passes(n: int, M: int) -> dict:
             "share": round(0.5 * (before + after) / seconds, 3),
         }
     out["mode_seconds"] = round(run(mode_pass, a.v, w, False, False), 3)
-    out["peak_above_data_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - held
+    out["peak_above_data_bytes"] = resident() - held
     return out
 
 
+class TimedRows:
+    """A source of rows that notes how many passes were made over all of them, and their processor time."""
+
+    def __init__(self, rows: ArrayRows, seconds: dict[str, list[float]] | None = None):
+        self.rows, self.seconds = rows, {} if seconds is None else seconds
+        self.n_rows, self.n_features = rows.n_rows, rows.n_features
+        self.collect = rows.collect
+
+    def map_reduce(self, task, arguments, rows):
+        start = time.process_time()
+        out = self.rows.map_reduce(task, arguments, rows)
+        self.seconds.setdefault(task.__name__, []).append(time.process_time() - start)
+        return out
+
+    def prepared(self, prepare):
+        return TimedRows(self.rows.prepared(prepare), self.seconds)
+
+
+def resident() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def whole_fit(n: int, M: int) -> dict:
-    """A fit with learned hyperparameters, its memory above the data, and how well it predicts."""
+    """A fit with learned hyperparameters: time, passes against their products, memory, and how well it predicts."""
+    before = resident()
     X, y = directions(n)
     X_test, y_test = directions(5000, seed=1)
     data = X.nbytes + y.nbytes
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    rows = TimedRows(ArrayRows(X, y))
     model = GGPRegressor("von_mises", kernel(), inducing=Inducing(M), verbose=1)
-    seconds = clock(lambda: model.fit(X, y))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {
+    piece = CHUNK_DOUBLES // (8 * M)  # what the passes work on at a time, D = 2
+    before_fit = {name: products_alone(n, M, piece, 2, name) for name in ("newton", "gradient")}
+    busy = time.process_time()
+    seconds = clock(lambda: model.fit(rows))
+    busy = time.process_time() - busy
+    peak = resident()
+    out = {
         "rows": n,
         "M": M,
-        "seconds": round(seconds, 1),
+        "wall_seconds": round(seconds, 1),
+        "processor_seconds": round(busy, 1),
         "data_bytes": data,
-        "peak_above_start_bytes": peak - before,
+        "peak_above_data_bytes": peak - before - data,
+        "passes_over_all_rows": {name: len(times) for name, times in rows.seconds.items()},
         "n_iter": model.n_iter_,
         "converged": model.converged_,
         "objective": model.log_marginal_likelihood_value_,
         "kernel": str(model.kernel_),
-        "held_out_log_density": float(np.mean(model.log_predictive_density(X_test, y_test))),
+        "held_out_log_density": round(float(np.mean(model.log_predictive_density(X_test, y_test))), 4),
     }
+    assert piece == model._evidence.model().piece_rows
+    for name in ("newton", "gradient"):
+        times = rows.seconds[f"{name}_pass"]
+        alone = 0.5 * (before_fit[name] + products_alone(n, M, piece, 2, name))
+        out[name] = {
+            "median_seconds": round(float(np.median(times)), 2),
+            "slowest_seconds": round(max(times), 2),
+            "products_alone_seconds": round(alone, 2),
+            "share_median": round(alone / float(np.median(times)), 3),
+            "share_slowest": round(alone / max(times), 3),
+        }
+    out["mode_median_seconds"] = round(float(np.median(rows.seconds["mode_pass"])), 2)
+    return out
 
 
 def workers(n: int, M: int, repeats: int = 3) -> dict:

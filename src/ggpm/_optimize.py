@@ -16,6 +16,8 @@ Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]
 
 GTOL = 1e-5  # a projected gradient this small is an optimum
+SUFFICIENT = 1e-4  # Armijo: the share of the predicted rise that a step must bring
+SHORTEST = 2.0**-10  # the shortest part of a preconditioned step that is tried
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def maximise(
     search retreats from it. Only if the very first evaluation fails is the error passed on.
 
     ``inverse_hessian``, a guess of that of the negative objective near ``theta``, makes the first run start with steps
-    of the right size and direction; where such a run meets a bound it goes on without it.
+    of the right size and direction; where no such step rises, the run goes on without it.
     """
     if n_restarts and not np.all(np.isfinite(bounds)):
         raise ValueError("n_restarts_optimizer > 0 needs finite bounds for every hyperparameter.")
@@ -162,22 +164,51 @@ def _one_run(
 
 
 def _preconditioned(run: _Run, inverse_hessian: Array, max_iter: int, ftol: float) -> Optimum:
-    """Search in coordinates in which the Hessian is about the identity; converged only away from the bounds."""
-    start = run.best_theta
-    T = np.linalg.cholesky(inverse_hessian)
+    """BFGS whose first inverse Hessian is given, with full steps first; parameters pushed against a bound are held.
+
+    It ends when the gain that the quadratic model still predicts is below ``ftol``, relative to the objective: no
+    evaluation is spent on seeing that nothing is left to gain.
+    """
+    run.scale, H = 1.0, inverse_hessian.copy()
     low, high = run.bounds.T
-    run.scale = 1.0
+    theta, (value, gradient) = run._last
+    message, converged, iteration = "no step of the preconditioned search rises", False, 0
+    for iteration in range(max_iter):
+        free = ~(((theta <= low) & (gradient <= 0)) | ((theta >= high) & (gradient >= 0)))
+        step = np.zeros_like(theta)
+        step[free] = _with_others_held(H, free) @ gradient[free]
+        slope, t = float(step @ gradient), 1.0
+        if iteration and 0.5 * slope <= ftol * max(1.0, abs(value)):
+            message, converged = "what is left to gain is below ftol", True
+            break
+        while t >= SHORTEST:
+            trial = np.clip(theta + t * step, low, high)
+            moved = trial - theta
+            rise = -run(trial)[0] - value
+            if rise >= SUFFICIENT * float(moved @ gradient) > 0:
+                break
+            # the top of the parabola through what is known, within reason
+            t *= float(np.clip(0.5 * t * slope / max(t * slope - rise, np.finfo(float).tiny), 0.1, 0.5))
+        else:
+            break
+        value, (before, gradient) = value + rise, (gradient, run._last[1][1])
+        theta, H = trial, _bfgs(H, moved, before - gradient)
+    return Optimum(run.best_theta, run.best, iteration, converged, run.failures, message, H)
 
-    def rotated(u: Array) -> tuple[float, Array]:
-        value, gradient = run(start + T @ u)
-        return value, T.T @ gradient
 
-    options = {"maxiter": max_iter, "maxcor": 20, "gtol": 1e-4, "ftol": ftol}
-    result = minimize(rotated, np.zeros_like(start), jac=True, method="L-BFGS-B", options=options)
-    theta = start + T @ result.x
-    inside = bool(np.all((theta > low) & (theta < high)) and np.array_equal(theta, run.best_theta))
-    H = T @ result.hess_inv.todense() @ T.T
-    return Optimum(theta, run.best, int(result.nit), result.success and inside, run.failures, result.message, H)
+def _with_others_held(H: Array, free: NDArray[np.bool_]) -> Array:
+    """The inverse Hessian in some of the variables, from that in all of them (a Schur complement)."""
+    cross = H[np.ix_(free, ~free)]
+    return H[np.ix_(free, free)] - cross @ np.linalg.solve(H[np.ix_(~free, ~free)], cross.T)
+
+
+def _bfgs(H: Array, s: Array, y: Array) -> Array:
+    """The inverse Hessian after a step s along which the gradient of the negative objective changed by y."""
+    curvature = float(s @ y)
+    if curvature <= 0:  # not convex along this step: nothing to learn from it
+        return H
+    E = np.eye(len(s)) - np.outer(s, y) / curvature
+    return E @ H @ E.T + np.outer(s, s) / curvature
 
 
 def _projected(x: Array, gradient: Array, bounds: Array) -> Array:

@@ -108,15 +108,18 @@ class Evidence:
 
 
 class WarmObjective:
-    """The objective and its gradient as a function of theta; every search for a posterior starts from the last."""
+    """The objective and its gradient as a function of theta; every search for a posterior starts from the best so far.
 
-    def __init__(self, evidence: Evidence):
-        self.evidence = evidence
-        self.start: Any = None
+    The last one may be that of a step which went much too far.
+    """
+
+    def __init__(self, evidence: Any, start: Any = None):
+        self.evidence, self.start, self.best = evidence, start, -np.inf
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         value, gradient, approximation = self.evidence.at(theta).learn(self.start)
-        self.start = approximation.start
+        if value > self.best:
+            self.best, self.start = value, approximation.start
         return value, gradient
 
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_feature_names, check_consistent_leng
 from ggpm import _frames, priors
 from ggpm._optimize import Optimum, maximise, warn_unconverged
 from ggpm.kernels import median_distance, resolve_kernel
+from ggpm.objective import WarmObjective
 from ggpm.sparse.data import Preparation, joined, survey, take
 from ggpm.sparse.inducing import settings_of
 from ggpm.sparse.kinds import is_dask, is_streamed
@@ -47,13 +48,13 @@ def fit_sparse(estimator: Any, X: Any, y: Any, offset: Any) -> None:
     kernels = resolve_kernel(estimator.kernel, family.latent_dim, sample.X)
     if Z is None:
         Z = settings.choose(sample.X, kernels, int(rng.integers(2**31 - 1)))
-    evidence = SparseEvidence(family, kernels, rows, Z, inference, settings.jitter)
     names = priors.names_of(kernels, family)
     length = median_distance(sample.X) if estimator.kernel is None else 1.0
     prior = priors.resolve(estimator.priors, names, estimator.kernel is None, family, length)
+    evidence = SparseEvidence(family, kernels, rows, Z, inference, settings.jitter, prior)
     n_iter, converged, start = 0, True, None
     if estimator.optimizer is not None:
-        evidence, found, start = _learn(estimator, settings, evidence, prior, sample, rng)
+        evidence, found, start = _learn(estimator, settings, evidence, sample, rng)
         n_iter, converged = sum(o.n_iter for o in found), all(o.converged for o in found)
         if not converged:
             warn_unconverged(
@@ -150,7 +151,6 @@ def _learn(
     estimator: Any,
     settings: Any,
     evidence: SparseEvidence,
-    prior: priors.Priors | None,
     sample: Chunk,
     rng: np.random.Generator,
 ) -> tuple[SparseEvidence, list[Optimum], Any]:
@@ -168,19 +168,15 @@ def _learn(
                 part = joined(evidence.rows.collect(take, (_sample_indices(evidence.rows.n_rows, size, rng),)))
             small = copy.copy(evidence)
             small.rows = ArrayRows(part.X, part.y, part.offset)
-            first, start = _maximise(
-                estimator, small, prior, settings, restarts, rng, f"{size} rows", inverse_hessian, start
-            )
+            first, start = _maximise(estimator, small, settings, restarts, rng, f"{size} rows", inverse_hessian, start)
             evidence, restarts = evidence.at(first.theta), 0
-            low, high = evidence.bounds.T
-            inside = np.all((first.theta > low) & (first.theta < high))
             # the information grows with the rows
-            inverse_hessian = first.inverse_hessian * (size / following) if inside else None
-        best, start = _maximise(estimator, evidence, prior, settings, restarts, rng, "all rows", inverse_hessian, start)
+            inverse_hessian = first.inverse_hessian * (size / following)
+        best, start = _maximise(estimator, evidence, settings, restarts, rng, "all rows", inverse_hessian, start)
         evidence = evidence.at(best.theta)
         found.append(best)
     if settings.optimise:
-        evidence, joint, start = _move_inputs(estimator, evidence, prior, sample, settings)
+        evidence, joint, start = _move_inputs(estimator, evidence, sample, settings)
         found.append(joint)
     return evidence, found, start
 
@@ -198,7 +194,6 @@ def _sizes(evidence: SparseEvidence, sample: int, settings: Any) -> list[int]:
 def _maximise(
     estimator: Any,
     evidence: SparseEvidence,
-    prior: priors.Priors | None,
     settings: Any,
     restarts: int,
     rng: Any,
@@ -206,25 +201,18 @@ def _maximise(
     inverse_hessian: Array | None,
     start: Any,
 ) -> tuple[Optimum, Any]:
-    """The best hyperparameters, and the posterior of the last evaluation as a start for another."""
-    warm: dict[str, Any] = {"start": start}
-
-    def objective(theta: Array) -> tuple[float, Array]:
-        value, gradient, approximation = evidence.at(theta).evaluate(start=warm["start"])
-        warm["start"] = approximation.start
-        assert gradient is not None
-        return _with_prior(prior, theta, value, gradient)
-
+    """The best hyperparameters, and their posterior as a start for another search."""
+    objective = WarmObjective(evidence, start)
     best = maximise(
         objective, evidence.theta, evidence.bounds, optimizer=estimator.optimizer, n_restarts=restarts,
         rng=rng, report=estimator._report(what), ftol=settings.ftol,
         inverse_hessian=None if callable(estimator.optimizer) else inverse_hessian,
     )  # fmt: skip
-    return best, warm["start"]
+    return best, objective.start
 
 
 def _move_inputs(
-    estimator: Any, evidence: SparseEvidence, prior: priors.Priors | None, sample: Chunk, settings: Any
+    estimator: Any, evidence: SparseEvidence, sample: Chunk, settings: Any
 ) -> tuple[SparseEvidence, Optimum, Any]:
     """Hyperparameters and inducing inputs together; the inputs in units of the features' spread."""
     p, Z = evidence.theta.size, evidence.Z
@@ -243,7 +231,7 @@ def _move_inputs(
         approximation = here.infer(warm["start"])
         warm["start"] = approximation.start
         theta, inputs = here.gradient(approximation, inputs=True)
-        value, theta = _with_prior(prior, x[:p], approximation.log_evidence, theta)
+        value, theta = here.with_prior(approximation.log_evidence, theta)
         return value, np.concatenate([theta, (inputs * spread).ravel()])
 
     best = maximise(
@@ -252,10 +240,3 @@ def _move_inputs(
         ftol=settings.ftol,
     )  # fmt: skip
     return at(best.theta), best, warm["start"]
-
-
-def _with_prior(prior: priors.Priors | None, theta: Array, value: float, gradient: Array) -> tuple[float, Array]:
-    if prior is None:
-        return value, gradient
-    log_prior, slope = prior.log_density(theta)
-    return value + log_prior, gradient + slope

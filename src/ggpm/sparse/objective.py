@@ -37,6 +37,7 @@ from ggpm._linalg import (
 from ggpm.families.base import Family
 from ggpm.inference import InferenceError, Laplace, Taylor
 from ggpm.inference.laplace import ROUNDING, SUFFICIENT
+from ggpm.priors import Priors
 from ggpm.sparse.passes import (
     Model,
     factor_inducing,
@@ -96,10 +97,11 @@ class SparseEvidence:
     """The objective and its gradient at any theta, for fixed rows, family, kernels and inducing inputs."""
 
     def __init__(
-        self, family: Family, kernels: Sequence, rows: Rows, Z: Array, inference: Any, jitter: float = 1e-8
-    ) -> None:
+        self, family: Family, kernels: Sequence, rows: Rows, Z: Array, inference: Any, jitter: float = 1e-8,
+        priors: Priors | None = None,
+    ) -> None:  # fmt: skip
         self.family, self.kernels, self.rows, self.Z = family, list(kernels), rows, np.asarray(Z, dtype=float)
-        self.inference, self.jitter = inference, jitter
+        self.inference, self.jitter, self.priors = inference, jitter, priors
         self.sites = sites_of(inference, family.latent_dim)
 
     @property
@@ -135,6 +137,19 @@ class SparseEvidence:
         if not gradient:
             return approximation.log_evidence, None, approximation
         return approximation.log_evidence, self.gradient(approximation, inputs=False)[0], approximation
+
+    def learn(self, start: Any = None) -> tuple[float, Array, SparseApproximation]:
+        """What the hyperparameters maximise: the objective plus the log density of their priors."""
+        value, gradient, approximation = self.evaluate(start)
+        assert gradient is not None
+        return *self.with_prior(value, gradient), approximation
+
+    def with_prior(self, value: float, gradient: Array) -> tuple[float, Array]:
+        """The objective and its gradient in `theta`, with the log density of their priors added."""
+        if self.priors is None:
+            return value, gradient
+        log_prior, slope = self.priors.log_density(self.theta)
+        return value + log_prior, gradient + slope
 
     def model(self) -> Model:
         """What a pass must know."""

@@ -1,0 +1,107 @@
+"""The search for hyperparameters: a guess of the curvature saves evaluations, and decides nothing else."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from ggpm import GGPRegressor, Inducing
+from ggpm._optimize import maximise
+from ggpm.objective import WarmObjective
+from ggpm.sparse.rows import ArrayRows
+
+RNG = np.random.default_rng(0)
+ROOT = RNG.normal(size=(5, 5))
+HESSIAN = 100.0 * (ROOT @ ROOT.T + np.eye(5))
+TOP = np.array([0.3, -0.5, 0.2, 4.0, 0.1])  # the fourth lies beyond its bound
+BOUNDS = np.tile([-2.0, 2.0], (5, 1))
+
+
+def hill(calls):
+    def objective(theta):
+        calls.append(theta.copy())
+        gap = TOP - theta
+        return -1000.0 - 0.5 * gap @ HESSIAN @ gap, HESSIAN @ gap
+
+    return objective
+
+
+def top_within_bounds():
+    free = np.arange(5) != 3
+    cross = np.linalg.solve(HESSIAN[np.ix_(free, free)], HESSIAN[free, 3])
+    out = np.full(5, 2.0)
+    out[free] = TOP[free] - cross * (2.0 - TOP[3])
+    return out
+
+
+@pytest.mark.parametrize(
+    "start", [np.array([0.0, 0.0, 0.0, 2.0, 0.0]), np.full(5, 0.5)], ids=["at the bound", "inside"]
+)
+def test_with_the_curvature_known_a_parameter_beyond_its_bound_is_held(start):
+    assert np.all(np.abs(np.delete(top_within_bounds(), 3)) < 2)  # else more than one would have to be held
+    calls, plain = [], []
+    found = maximise(hill(calls), start, BOUNDS, inverse_hessian=np.linalg.inv(HESSIAN))
+    np.testing.assert_allclose(found.theta, top_within_bounds(), atol=1e-3)
+    maximise(hill(plain), start, BOUNDS)
+    assert found.converged and len(calls) < len(plain)
+    if start[3] == 2.0:
+        assert len(calls) == 2  # one full step, and nothing spent on seeing that it is the last
+
+
+@pytest.mark.parametrize("guess", [1e-6 * np.eye(5), 1e3 * np.eye(5)], ids=["too small", "too large"])
+def test_a_wrong_guess_of_the_curvature_leads_to_the_same_top(guess):
+    found = maximise(hill([]), np.zeros(5), BOUNDS, inverse_hessian=guess, ftol=1e-12)
+    assert found.converged
+    np.testing.assert_allclose(found.theta, top_within_bounds(), atol=1e-4)
+
+
+def test_posteriors_start_from_the_best_so_far():
+    class Recorder:
+        """An evidence whose posterior is its theta, and that notes where searches for it start."""
+
+        def __init__(self):
+            self.starts = []
+
+        def at(self, theta):
+            self.theta = theta
+            return self
+
+        def learn(self, start):
+            self.starts.append(start)
+            return -float(self.theta[0] ** 2), np.zeros(1), type("Approximation", (), {"start": float(self.theta[0])})
+
+    recorder = Recorder()
+    objective = WarmObjective(recorder)
+    for theta in (3.0, 1.0, 50.0, 2.0):  # the third goes much too far
+        objective(np.array([theta]))
+    assert recorder.starts == [None, 3.0, 1.0, 1.0]
+
+
+class CountedRows:
+    """Rows that count the passes over all of them."""
+
+    def __init__(self, rows, passes):
+        self.rows, self.passes = rows, passes
+        self.n_rows, self.n_features, self.collect = rows.n_rows, rows.n_features, rows.collect
+
+    def map_reduce(self, task, arguments, rows):
+        self.passes.append(task.__name__)
+        return self.rows.map_reduce(task, arguments, rows)
+
+    def prepared(self, prepare):
+        return CountedRows(self.rows.prepared(prepare), self.passes)
+
+
+def test_few_evaluations_see_all_rows_even_if_a_feature_does_not_matter():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (2000, 2))
+    y = np.angle(np.exp(1j * (2.0 * np.sin(X[:, 0]) + 0.3 * rng.normal(size=2000))))
+    kernel = ConstantKernel(4.0) * RBF([1.0, 1.0])
+    evaluations = {}
+    for warmup in (True, False):
+        passes = []
+        settings = Inducing(12, sample_rows=500, warmup=warmup)
+        model = GGPRegressor("von_mises", kernel, inducing=settings).fit(CountedRows(ArrayRows(X, y), passes))
+        assert model.converged_
+        evaluations[warmup] = passes.count("gradient_pass"), model.log_marginal_likelihood_value_
+    assert evaluations[True][0] <= 8 < evaluations[False][0], evaluations
+    np.testing.assert_allclose(evaluations[True][1], evaluations[False][1], atol=0.1)
