@@ -108,14 +108,50 @@ def test_a_dead_scheduler_is_named_and_the_earlier_model_stays(processes):
     lazy = da.from_array(X, chunks=(50, 2)), da.from_array(y, chunks=50)
     with dask.config.set({"distributed.comm.timeouts.connect": "2s", "distributed.client.heartbeat": "500ms"}):
         client = processes.client()
+        client._timeout = 2.0  # seconds until it gives up
         try:
             processes.scheduler.kill()
             processes.scheduler.wait()
             with pytest.raises(ClusterError, match=r"scheduler|client"):
                 model.fit(*lazy)
+            # Dask gives up and closes the client by itself: that is no reason to go on elsewhere
+            deadline = time.monotonic() + 60
+            while client.status != "closed" and time.monotonic() < deadline:
+                time.sleep(0.1)
+            assert client.status == "closed"
+            with pytest.raises(ClusterError, match=r"lost its scheduler.*new Client"):
+                model.fit(*lazy)
         finally:
-            client.close(timeout=1)
+            client._loop_runner.stop()  # or later fits in this process would see it
     np.testing.assert_array_equal(model.predict(X), before)
+
+
+ALONE = """
+import dask.array as da, distributed, numpy as np
+from ggpm import GGPRegressor
+
+if __name__ == "__main__":
+    X = np.random.default_rng(0).uniform(0, 4, (120, 2))
+    y = np.sin(X[:, 0])
+    lazy = da.from_array(X, chunks=(40, 2)), da.from_array(y, chunks=40)
+    model = GGPRegressor("von_mises", inducing=6, optimizer=None)
+    with distributed.Client(processes=False, n_workers=1, dashboard_address=None) as client:
+        on_client = model.fit(*lazy).log_marginal_likelihood_value_
+        assert model._evidence.rows.client is client
+    alone = model.fit(*lazy).log_marginal_likelihood_value_  # the client is closed: there is none
+    assert len(model._evidence.rows.client.scheduler_info()["workers"]) >= 1
+    assert isinstance(model._evidence.rows.client.cluster, distributed.LocalCluster)
+    here = GGPRegressor("von_mises", inducing=6, optimizer=None).fit(X, y).log_marginal_likelihood_value_
+    np.testing.assert_allclose([on_client, alone], here, rtol=1e-10)
+    print("same")
+"""
+
+
+@pytest.mark.slow
+def test_without_a_client_a_local_cluster_is_started(tmp_path):
+    (tmp_path / "alone.py").write_text(ALONE)
+    done = subprocess.run([sys.executable, "alone.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout.strip() == "same", done.stderr
 
 
 class SmallFiles(distributed.WorkerPlugin):

@@ -24,7 +24,11 @@ class ClusterError(RuntimeError):
 
 
 def current_client() -> Any:
-    """The client that this process already has, or one of a `LocalCluster` that lives as long as the process."""
+    """The client that this process already has, or one of a `LocalCluster` that lives as long as the process.
+
+    A client that the user closed is as good as none. One that lost its scheduler is an error: whoever meant to work
+    on a cluster does not expect the work on this machine.
+    """
     try:
         import distributed
     except ImportError as err:
@@ -33,11 +37,11 @@ def current_client() -> Any:
         return distributed.get_client()
     if _OWN and _OWN[0].status == "running":
         return _OWN[0]
-    lost = [c for c in distributed.Client._instances if c.status == "connecting"]
+    lost = [c for c in distributed.Client._instances if _lost(c)]
     if lost:
         raise ClusterError(
-            f"{lost[0]!r} has lost its scheduler: start a cluster, connect a new Client and fit again (or close this "
-            "one to work on local processes)."
+            f"the Dask client has lost its scheduler ({lost[0]!r}): start a cluster, connect a new Client and fit "
+            "again. Client() without arguments works on processes of this machine."
         )
     cluster = distributed.LocalCluster(threads_per_worker=1, dashboard_address=None)
     client = distributed.Client(cluster, set_as_default=False)
@@ -47,6 +51,13 @@ def current_client() -> Any:
 
 
 _OWN: list[Any] = []
+
+
+def _lost(client: Any) -> bool:
+    """Whether a client waits for its scheduler, or gave up waiting: then its loop runs on, as nobody closed it."""
+    if client.status == "connecting":
+        return True
+    return client.status in ("closing", "closed") and client._loop_runner.is_started()
 
 
 def _close(client: Any, cluster: Any) -> None:

@@ -23,6 +23,8 @@ from ggpm.sparse.rows import ArrayRows, Chunk, Rows
 
 Array = NDArray[np.float64]
 
+WARMUP_FROM = 1000  # rows below which a sample saves no time worth having
+
 
 def fit_sparse(estimator: Any, X: Any, y: Any, offset: Any) -> None:
     """Set the fitted attributes of an estimator whose ``inducing`` is not None."""
@@ -163,8 +165,9 @@ def _learn(
     if evidence.theta.size:
         sizes = _sizes(evidence, len(sample), settings)
         for size, following in itertools.pairwise(sizes):
-            part = sample
-            if size > len(sample):
+            if size <= len(sample):
+                part = take(sample, _sample_indices(len(sample), size, rng))
+            else:
                 part = joined(evidence.rows.collect(take, (_sample_indices(evidence.rows.n_rows, size, rng),)))
             small = copy.copy(evidence)
             small.rows = ArrayRows(part.X, part.y, part.offset)
@@ -182,13 +185,14 @@ def _learn(
 
 
 def _sizes(evidence: SparseEvidence, sample: int, settings: Any) -> list[int]:
-    """How many rows to learn from, one after the other: samples while they are a quarter at most, then all."""
+    """How many rows to learn from, one after the other: samples of a quarter at most, then all."""
     n = evidence.rows.n_rows
+    first = min(sample, n // 4)
     # a user's expansion point belongs to the rows in their order, which a sample does not keep
     given = isinstance(getattr(evidence.inference, "expansion", None), np.ndarray)
-    if not settings.warmup or given:
+    if not settings.warmup or given or first < min(settings.sample_rows, WARMUP_FROM):
         return [n]
-    return [size for size in (sample, 10 * sample) if 4 * size <= n] + [n]
+    return [size for size in (first, 10 * sample) if 4 * size <= n] + [n]
 
 
 def _maximise(

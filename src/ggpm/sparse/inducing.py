@@ -37,8 +37,7 @@ class Inducing:
     sample_rows : int
         Rows of the sample from which points are chosen and on which learning starts.
     warmup : bool
-        Learn first on the sample, then on all rows from there. It pays when the sample is a small part of the
-        rows, and is done only then (a quarter or less).
+        Learn first on the sample (a quarter of the rows at most), then on all rows from there.
     ftol : float
         The search ends when the objective rises by less than this, relative to its size.
     chunk_rows : int

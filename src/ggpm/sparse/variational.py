@@ -35,6 +35,11 @@ ROUNDING = 1e-12  # relative size of differences of the bound that are rounding
 ROUNDED = 1e-5  # a search that rounding stops has converged if its parameters still move less than this
 SHORTEST = 2.0**-12  # shortest step that is tried
 MEMORY = 5  # earlier steps that the extrapolation looks at
+# Steps whose residuals point the same way say nothing new, and their normal equations are singular. This share of
+# the diagonal keeps them solvable; it is above their rounding (1e-16 times the number of entries) and far below the
+# differences that matter. It changes which step is tried, never where the search ends: a step counts only if the
+# bound rises.
+DAMPING = 1e-10
 
 
 @dataclass(frozen=True)
@@ -186,8 +191,7 @@ def _extrapolated(history: list[tuple[Array, Array]]) -> Array:
     past = [(residual - (t - n), target - t) for n, t in history[:-1]]
     R = np.stack([r for r, _ in past], axis=1)
     gram = R.T @ R
-    # two residuals that point the same way say nothing new: a share of 1e-10 of the diagonal keeps them apart
-    gram.flat[:: len(gram) + 1] *= 1.0 + 1e-10
+    gram.flat[:: len(gram) + 1] *= 1.0 + DAMPING
     try:
         weights = np.linalg.solve(gram, R.T @ residual)
     except np.linalg.LinAlgError:
