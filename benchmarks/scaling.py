@@ -3,10 +3,11 @@
     python benchmarks/scaling.py fit --rows 1000000       a whole fit: 8 features, von Mises, M = 256
     python benchmarks/scaling.py passes --rows 100000      time of each pass against its matrix products alone
     python benchmarks/scaling.py growth                    passes at several numbers of rows
-    python benchmarks/scaling.py workers --rows 400000     one local worker against two
+    python benchmarks/scaling.py workers                   one local worker against two; needs two idle cores
 
-Ratios are taken within one run, and passes are timed in seconds of processor time, so that the numbers mean
-something on a busy machine too. Set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1.
+Each command keeps what it measured in benchmarks/scaling.json, beside the results of the others. Passes are timed in
+seconds of processor time, workers by the clock on the wall; ratios are taken within one run. BLAS works with one thread
+unless OMP_NUM_THREADS says otherwise.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import os
 import resource
+import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from scipy.linalg import blas
@@ -26,11 +30,13 @@ from ggpm import GGPRegressor, Inducing, families
 from ggpm._linalg import solve_lower
 from ggpm.inference import Laplace
 from ggpm.sparse.inducing import kmeans_points
-from ggpm.sparse.objective import SparseEvidence
+from ggpm.sparse.objective import SparseApproximation, SparseEvidence
 from ggpm.sparse.passes import gradient_pass, mode_pass, newton_pass
 from ggpm.sparse.rows import CHUNK_DOUBLES, ArrayRows
 
 FEATURES = 8
+CHUNKS = 16  # of the rows on a cluster
+RESULTS = Path(__file__).with_name("scaling.json")
 
 
 def directions(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -50,6 +56,13 @@ def evidence(n: int, M: int) -> SparseEvidence:
     family = families.VonMises().resolve(y)
     Z = kmeans_points(X[: max(4 * M, 4000)], M)
     return SparseEvidence(family, [kernel()], ArrayRows(X, y, np.zeros((n, 2))), Z, Laplace())
+
+
+def near_the_mode(e: SparseEvidence) -> SparseApproximation:
+    """A posterior of some of the rows: passes take the same time there as at the mode of all."""
+    small = copy.copy(e)
+    small.rows = ArrayRows(e.rows.X[:20_000], e.rows.y[:20_000], e.rows.offset[:20_000])
+    return small.infer()
 
 
 def clock(function, timer=time.perf_counter) -> float:
@@ -85,9 +98,7 @@ def passes(n: int, M: int) -> dict:
     e = evidence(n, M)
     held = resident()
     model = e.model()
-    small = copy.copy(e)
-    small.rows = ArrayRows(e.rows.X[:20_000], e.rows.y[:20_000], e.rows.offset[:20_000])
-    a = small.infer()  # any point near the mode will do
+    a = near_the_mode(e)
     P, piece = a.covariance(), model.piece_rows
     w = 1e-3 * np.ones_like(a.v)
 
@@ -179,8 +190,8 @@ def whole_fit(n: int, M: int) -> dict:
     return out
 
 
-def workers(n: int, M: int, repeats: int = 3) -> dict:
-    """Seconds per Newton pass on one local worker process and on two."""
+def workers(n: int, M: int, rounds: int = 2, repeats: int = 2) -> dict:
+    """Seconds per pass on one local worker process and on two, in turns."""
     import dask.array as da
     import distributed
 
@@ -188,11 +199,14 @@ def workers(n: int, M: int, repeats: int = 3) -> dict:
     from ggpm.sparse.data import Preparation
 
     e = evidence(n, M)
-    model = e.model()
-    v = 0.01 * np.ones((2, M))
-    out: dict = {"rows": n, "M": M}
-    chunk = n // 16
-    for count in (1, 2, 1, 2):
+    model, a = e.model(), near_the_mode(e)
+    tasks = {
+        "newton": (newton_pass, (model, a.v, False)),
+        "gradient": (gradient_pass, (model, a.v, a.covariance(), False, False)),
+    }
+    chunk = -(-n // CHUNKS)
+    times: dict[str, dict[int, list[float]]] = {name: {1: [], 2: []} for name in tasks}
+    for count in (1, 2) * rounds:
         with (
             distributed.LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None) as cluster,
             distributed.Client(cluster),
@@ -200,26 +214,44 @@ def workers(n: int, M: int, repeats: int = 3) -> dict:
             X, y = da.from_array(e.rows.X, chunks=(chunk, FEATURES)), da.from_array(e.rows.y, chunks=chunk)
             rows, _ = dask_rows(X, y)
             rows = rows.prepared(Preparation(e.family, None, FEATURES))
-            rows.map_reduce(newton_pass, (model, v, False), model.piece_rows)  # imports and first touch
-            sweep = partial(rows.map_reduce, newton_pass, (model, v, False), model.piece_rows)
-            times = [clock(sweep) for _ in range(repeats)]
-            out.setdefault(f"{count} worker(s)", []).extend(round(t, 3) for t in times)
-    out["ratio"] = round(float(np.median(out["1 worker(s)"]) / np.median(out["2 worker(s)"])), 2)
+            rows.map_reduce(*tasks["newton"], model.piece_rows)  # imports and first touch
+            for name, task in tasks.items():
+                sweep = partial(rows.map_reduce, *task, model.piece_rows)
+                times[name][count] += [clock(sweep) for _ in range(repeats)]
+    out: dict = {"rows": n, "M": M, "chunks": CHUNKS, "cores": os.cpu_count()}
+    for name, seconds in times.items():
+        out[name] = {f"{count} worker(s), seconds": [round(t, 3) for t in seconds[count]] for count in seconds}
+        out[name]["ratio of medians"] = round(float(np.median(seconds[1]) / np.median(seconds[2])), 2)
     return out
+
+
+def growth(n: int, M: int) -> list[dict]:
+    """Passes at several numbers of rows, up to n."""
+    return [passes(size, M) for size in (n // 8, n // 4, n // 2, n)]
+
+
+COMMANDS = {
+    "fit": (whole_fit, 1_000_000),
+    "passes": (passes, 100_000),
+    "growth": (growth, 200_000),
+    "workers": (workers, 200_000),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["fit", "passes", "growth", "workers"])
-    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("what", choices=list(COMMANDS))
+    parser.add_argument("--rows", type=int, default=None)
     parser.add_argument("--inducing", type=int, default=256)
     options = parser.parse_args()
-    if options.what == "growth":
-        for n in (25_000, 50_000, 100_000, 200_000):
-            print(json.dumps(passes(n, options.inducing)), flush=True)
-        return
-    run = {"fit": whole_fit, "passes": passes, "workers": workers}[options.what]
-    print(json.dumps(run(options.rows, options.inducing), indent=2))
+    if "OMP_NUM_THREADS" not in os.environ:  # BLAS reads it when it is loaded
+        one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **one})
+    run, rows = COMMANDS[options.what]
+    result = run(options.rows or rows, options.inducing)
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps({**known, options.what: result}, indent=1) + "\n")
+    print(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":
