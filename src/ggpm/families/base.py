@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 
 from ggpm.curvature import Curvature, Diagonal, Marginals
 from ggpm.families.support import Support
-from ggpm.links import Identity, Link
+from ggpm.links import Identity, Link, mean_link
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float] | Literal["fixed"]
@@ -255,3 +255,16 @@ class ScalarFamily(Family):
         e = eta[..., 0]
         l_phi, l1_phi, _ = self.phi_derivatives(self._link(e), y)
         return l_phi, (l1_phi * self._link.derivatives(e)[0][..., None])[..., None, :]
+
+
+class DispersedMean(ScalarFamily):
+    """A scalar family with a positive mean, ``exp(eta)`` or ``softplus(eta)``, and a dispersion phi."""
+
+    def __init__(self, phi: float = 1.0, phi_bounds: Bounds = (1e-5, 1e5), link: str = "log"):
+        self.phi = phi
+        self.phi_bounds = phi_bounds
+        self.link = link
+
+    @property
+    def _link(self) -> Link:
+        return mean_link(self.link)

@@ -6,12 +6,11 @@ import numpy as np
 from scipy.special import gammainc
 
 from ggpm.families._stable import HALF_LOG_2PI, linear_minus_log, log_minus_digamma, stirling_error
-from ggpm.families.base import Array, Bounds, ScalarFamily
+from ggpm.families.base import Array, DispersedMean
 from ggpm.families.support import Positive
-from ggpm.links import Link, mean_link
 
 
-class Gamma(ScalarFamily):
+class Gamma(DispersedMean):
     """Positive numbers with mean mu and variance phi mu² (shape 1/phi).
 
     ========  =============================================================================
@@ -39,15 +38,6 @@ class Gamma(ScalarFamily):
     """
 
     support = Positive()
-
-    def __init__(self, phi: float = 1.0, phi_bounds: Bounds = (1e-5, 1e5), link: str = "log"):
-        self.phi = phi
-        self.phi_bounds = phi_bounds
-        self.link = link
-
-    @property
-    def _link(self) -> Link:
-        return mean_link(self.link)
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
         shape, mu = 1.0 / self.phi, np.exp(xi)

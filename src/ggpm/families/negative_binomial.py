@@ -13,12 +13,11 @@ from ggpm.families._stable import (
     poisson_draws,
     stirling_error,
 )
-from ggpm.families.base import Array, Bounds, ScalarFamily
+from ggpm.families.base import Array, DispersedMean
 from ggpm.families.support import Counts
-from ggpm.links import Link, mean_link
 
 
-class NegativeBinomial(ScalarFamily):
+class NegativeBinomial(DispersedMean):
     """Counts with mean mu and variance mu + phi mu²; phi -> 0 is the Poisson.
 
     ========  =============================================================================
@@ -45,15 +44,6 @@ class NegativeBinomial(ScalarFamily):
     """
 
     support = Counts()
-
-    def __init__(self, phi: float = 1.0, phi_bounds: Bounds = (1e-5, 1e5), link: str = "log"):
-        self.phi = phi
-        self.phi_bounds = phi_bounds
-        self.link = link
-
-    @property
-    def _link(self) -> Link:
-        return mean_link(self.link)
 
     def _half_deviance(self, y: Array, mu: Array) -> Array:
         """``y log(y/mu) - (y + r) log((y + r)/(mu + r))``, r = 1/phi, in the form that does not cancel."""
