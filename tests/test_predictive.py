@@ -337,5 +337,5 @@ def test_angles_have_arcs_and_no_quantiles():
 
 @pytest.mark.parametrize("size", [1.5, -1, "3"])
 def test_the_number_of_draws_is_a_whole_number(size):
-    with pytest.raises(ValueError, match="size must be None or a whole number"):
+    with pytest.raises(ValueError, match="size must be a whole number"):
         predictive_for("poisson").sample(size)

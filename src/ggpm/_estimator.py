@@ -16,6 +16,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ggpm import _frames, priors
+from ggpm._check import as_numbers, check_whole, refuse_masked
 from ggpm._optimize import Optimum, maximise, warn_unconverged
 from ggpm._output import FramedOutput
 from ggpm._text import did_you_mean
@@ -91,6 +92,8 @@ class GGP(FramedOutput, BaseEstimator):
         return self
 
     def _fit(self, X: Any, y: Any, offset: Any) -> None:
+        check_whole(self.n_restarts_optimizer, "n_restarts_optimizer", 0)
+        refuse_masked(X, "X")
         self.target_names_, self._target_kind = _frames.names_of(y), _frames.kind_of(y)
         if self.inducing is not None or is_streamed(X):
             if self.objective != "evidence":
@@ -99,6 +102,7 @@ class GGP(FramedOutput, BaseEstimator):
 
             return fit_sparse(self, X, y, offset)
         X = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=1)
+        _check_scale(X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         family, y = self._resolve_family(y)
@@ -223,7 +227,7 @@ class GGP(FramedOutput, BaseEstimator):
         check_is_fitted(self)
         if theta is None and not eval_gradient:
             return self.log_marginal_likelihood_value_
-        at = self._evidence if theta is None else self._evidence.at(np.asarray(theta, dtype=float))
+        at = self._evidence if theta is None else self._evidence.at(as_numbers(theta, "theta", "log-hyperparameters"))
         value, gradient, _ = at.evaluate(gradient=eval_gradient)
         return (value, gradient) if eval_gradient else value
 
@@ -261,6 +265,7 @@ class GGP(FramedOutput, BaseEstimator):
         check_is_fitted(self)
         if is_dask(X):
             return self.predict_dist(X, offset=offset).latent()
+        refuse_masked(X, "X")
         X = validate_data(self, X, dtype=np.float64, reset=False)
         mean, cov = self.posterior_.latent(X)
         return mean + _as_offset(offset, len(X), mean.shape[1]), cov
@@ -331,7 +336,7 @@ def _print_progress(what: str, run: int, calls: int, value: float) -> None:
 def _as_offset(offset: Any, n: int, D: int) -> Array:
     if offset is None:
         return np.zeros((n, D))
-    out = np.asarray(offset, dtype=float)
+    out = as_numbers(offset, "offset", "one number per row")
     out = out[:, None] if out.ndim == 1 else out
     if out.shape not in {(n, 1), (n, D)}:
         raise ValueError(f"offset must have shape ({n},) or ({n}, {D}); got {np.shape(offset)}.")
@@ -345,7 +350,19 @@ def _as_trials(trials: Any, m: int, family: Family) -> Array | None:
         return None
     if not family.countable:
         raise ValueError(f"trials applies to counts out of N (binomial, multinomial), not to {type(family).__name__}.")
-    out = np.broadcast_to(np.asarray(trials, dtype=float), (m,))
-    if np.any(out < 1) or np.any(out != np.round(out)):
-        raise ValueError("trials must be positive integers.")
-    return out
+    out = as_numbers(trials, "trials", "positive integers")
+    if out.shape not in {(), (1,), (m,)}:
+        raise ValueError(f"trials must be one number, or one for each of the {m} rows; got shape {out.shape}.")
+    bad = ~(np.isfinite(out) & (out >= 1) & (out == np.round(out)))
+    if bad.any():
+        raise ValueError(f"trials must be positive integers; got {out[bad][0]:g}.")
+    return np.broadcast_to(out, (m,))
+
+
+def _check_scale(X: Array) -> None:
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.sum(np.square(np.abs(X).max(axis=0)))):
+            raise ValueError(
+                f"X must be of a size whose squares are finite; got values up to {np.abs(X).max():.3g}. Divide the "
+                "inputs by a constant."
+            )

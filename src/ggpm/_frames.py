@@ -9,8 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
+
+from ggpm._check import as_array
 
 KINDS = ("pandas", "polars")
 
@@ -41,10 +42,10 @@ def names_of(data: Any) -> list[str] | None:
 
 
 def values_of(data: Any) -> Any:
-    """The array behind a frame or series, or any other array-like as an array; None stays None."""
+    """The array behind a frame or series of outputs, or any other array-like as an array; None stays None."""
     if data is None:
         return None
-    return data.to_numpy() if kind_of(data) else np.asarray(data)
+    return data.to_numpy() if kind_of(data) else as_array(data, "y")
 
 
 def order_of(data: Any) -> list | None:

@@ -123,10 +123,15 @@ def _one_run(
 ) -> Optimum:
     start, unknown = run.best_theta, np.eye(run.best_theta.size)
     if callable(optimizer):
-        theta = np.asarray(optimizer(run, start, run.bounds)[0], dtype=float)
+        answer = optimizer(run, start, run.bounds)
+        try:
+            theta = np.asarray(answer[0], dtype=float)
+        except (TypeError, ValueError, LookupError):
+            theta = np.empty(0)
         if theta.shape != start.shape or not np.all(np.isfinite(theta)):
             raise ValueError(
-                f"the optimizer must return (theta, value) with {start.size} finite numbers in theta; got {theta}."
+                f"the optimizer must return (theta, value) with {start.size} finite numbers in theta; got {answer!r}. "
+                "From a result of scipy.optimize.minimize return (result.x, result.fun)."
             )
         run(theta)
         return Optimum(run.best_theta, run.best, 0, True, run.failures, "user's optimizer", unknown)

@@ -30,6 +30,7 @@ from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
+from ggpm._check import as_numbers
 from ggpm._pullbacks import NODES, Array, Distances, is_free, node
 
 __all__ = [
@@ -47,6 +48,9 @@ __all__ = [
 
 # Elements of one block of rows: half a megabyte, so that a few of them stay in the second-level cache.
 BLOCK_SIZE = 65_536
+# hyperparameters of scikit-learn's kernels that are divisors, and those that may be zero where they are fixed
+POSITIVE = ("length_scale", "periodicity", "alpha")
+NOT_NEGATIVE = ("constant_value", "noise_level", "sigma_0")
 
 
 class KernelEvaluation:
@@ -219,6 +223,19 @@ def _check_kernel(kernel: Any, name: str) -> None:
             f"{name} must be a kernel of scikit-learn, such as ConstantKernel() * RBF() from "
             f"sklearn.gaussian_process.kernels; got {got}. Use kernel=None for the default."
         )
+    values = kernel.get_params()
+    for h in kernel.hyperparameters:
+        positive = not h.fixed or h.name.endswith(POSITIVE)
+        if positive or h.name.endswith(NOT_NEGATIVE):  # others that are held fixed are their kernel's own affair
+            what = "positive and finite" if positive else "zero or more and finite"
+            value = as_numbers(values[h.name], f"{h.name} of {name}", what)
+            if not np.all(np.isfinite(value) & ((value > 0) if positive else (value >= 0))):
+                raise ValueError(f"{h.name} of {name} must be {what}; got {values[h.name]!r}.")
+        if not h.fixed:
+            what = '"fixed" or (low, high) with 0 <= low <= high'
+            bounds = as_numbers(h.bounds, f"{h.name}_bounds of {name}", what)
+            if bounds.shape[-1] != 2 or not np.all((bounds[:, 0] >= 0) & (bounds[:, 0] <= bounds[:, 1])):
+                raise ValueError(f"{h.name}_bounds of {name} must be {what}; got {bounds.tolist()}.")
 
 
 def median_distance(X: Array, max_rows: int = 500) -> float:
@@ -260,6 +277,13 @@ def with_log_hyper(kernels: Sequence[sk.Kernel], values: Array) -> list[sk.Kerne
     [RBF(length_scale=2), 1.73**2 * RBF(length_scale=4)]
     """
     values = np.asarray(values, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        representable = np.isfinite(np.exp(2.0 * np.abs(values)))
+    if not representable.all():  # a LinAlgError: a search retreats from there
+        raise np.linalg.LinAlgError(
+            f"log-hyperparameters must be numbers between -350 and 350, so that squares of their exponentials and of "
+            f"the inverses exist; got {values.tolist()}."
+        )
     changed, used = [], 0
     for kernel in kernels:
         kernel, count = _with_log_hyper(kernel, values[used:])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, logsumexp, ndtr, ndtri
 
+from ggpm._check import check_whole
 from ggpm._quadrature import centred_nodes, square_root, standard_normal_nodes
 from ggpm.families.base import Family
 from ggpm.families.support import Circle, Support
@@ -228,7 +229,7 @@ class Predictive:
         >>> p.quantile(0.9)
         array([4., 4.])
         """
-        if np.ndim(q) or not 0 < q < 1:
+        if not isinstance(q, Real) or not 0 < q < 1:
             raise ValueError(f"q must be one number between 0 and 1; got {q!r}.")
         normal = self._normal()
         if normal is not None:
@@ -325,7 +326,7 @@ class Predictive:
         >>> p.interval(0.9).shape
         (2, 2)
         """
-        if np.ndim(level) or not 0 < level < 1:
+        if not isinstance(level, Real) or not 0 < level < 1:
             raise ValueError(f"level must be one number between 0 and 1; got {level!r}.")
         if self.family.finite:
             return _smallest_set(self._moment(), level)
@@ -362,8 +363,8 @@ class Predictive:
         >>> p.sample(10, random_state=0).shape
         (10, 2)
         """
-        if size is not None and (not isinstance(size, Integral) or size < 0):
-            raise ValueError(f"size must be None or a whole number of draws; got {size!r}.")
+        if size is not None:
+            check_whole(size, "size", 0)
         rng = np.random.default_rng(random_state)
         lead = () if size is None else (int(size),)
         noise = rng.standard_normal((*lead, *self.latent_mean.shape))

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from inspect import signature
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from ggpm._check import as_numbers
 from ggpm.curvature import Curvature, Diagonal, Marginals
 from ggpm.families.support import Support
 from ggpm.links import Identity, Link, mean_link
@@ -42,18 +44,43 @@ class Family(BaseEstimator):
     phi: Any = None
     phi_bounds: Bounds = "fixed"
 
+    _phi_ndims: ClassVar[tuple[int, ...]] = (0, 1)  # axes that phi may have
+
     @property
     @abstractmethod
     def support(self) -> Support:
         """The declaration of what y may be."""
+        raise TypeError(
+            f"{type(self).__name__} must say what y may be: give it a support from ggpm.families.support, for example "
+            "support = Positive()."
+        )
 
     # ---- data ------------------------------------------------------------------------------------------------
     def resolve(self, y: Any) -> Self:
         """This family bound to the data: number of parts, classes or levels, starting values of phi."""
+        self._check_phi()
         self.support.validate(y)
         if self.phi is not None and not np.all(np.isfinite(self.log_hyper)):
             raise ValueError(f"phi of {type(self).__name__} must be positive and finite; got {self.phi!r}.")
         return copy.copy(self)
+
+    def _check_phi(self) -> None:
+        """Name a phi or phi_bounds of the wrong type or shape."""
+        name, own = type(self).__name__, signature(type(self)).parameters.get("phi")
+        if self.phi is not None or (own is not None and own.default is not None):
+            shape = {(0,): "one number", (1,): "a list of numbers", (2,): "a matrix"}
+            what = f"{shape.get(self._phi_ndims, 'a number or a list of numbers')} for {name}"
+            if self.phi is None:
+                raise ValueError(f"phi must be {what}; got None.")
+            if (value := as_numbers(self.phi, "phi", what)).ndim not in self._phi_ndims:
+                got = f"an array of shape {value.shape}" if value.ndim else f"{self.phi!r}"
+                raise ValueError(f"phi must be {what}; got {got}.")
+        if isinstance(self.phi_bounds, str) and self.phi_bounds == "fixed":
+            return
+        what = f'"fixed" or (low, high) with 0 < low <= high for {name}'
+        bounds = None if self.phi_bounds is None else as_numbers(self.phi_bounds, "phi_bounds", what)
+        if bounds is None or bounds.ndim not in (1, 2) or bounds.shape[-1] != 2 or not _ordered(bounds):
+            raise ValueError(f"phi_bounds must be {what}; got {self.phi_bounds!r}.")
 
     def encode(self, y: Any) -> Array:
         """y as the float array that all other methods take; raises ValueError where y is not in the support."""
@@ -169,6 +196,10 @@ class Family(BaseEstimator):
         """The family's unit loss of a prediction, (n,): deviance where finite."""
 
 
+def _ordered(bounds: Array) -> bool:
+    return bool(np.all((bounds[..., 0] > 0) & (bounds[..., 0] <= bounds[..., 1])))
+
+
 class ScalarFamily(Family):
     """A family with one latent, written in a coordinate ``xi`` to which an elementwise link carries eta.
 
@@ -259,6 +290,8 @@ class ScalarFamily(Family):
 
 class DispersedMean(ScalarFamily):
     """A scalar family with a positive mean, ``exp(eta)`` or ``softplus(eta)``, and a dispersion phi."""
+
+    _phi_ndims = (0,)
 
     def __init__(self, phi: float = 1.0, phi_bounds: Bounds = (1e-5, 1e5), link: str = "log"):
         self.phi = phi

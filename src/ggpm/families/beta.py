@@ -40,6 +40,8 @@ class Beta(ScalarFamily):
 
     support = UnitInterval()
 
+    _phi_ndims = (0,)
+
     def __init__(self, phi: float = 10.0, phi_bounds: Bounds = (1e-3, 1e6)):
         self.phi = phi
         self.phi_bounds = phi_bounds

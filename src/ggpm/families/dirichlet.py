@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, digamma
 
+from ggpm._check import as_numbers
 from ggpm._special import (
     digamma_increment,
     information_gap,
@@ -146,13 +147,10 @@ class Dirichlet(Family):
     def _closed(self, y: Any) -> Any:
         if not self.closure:
             return y
-        try:
-            amounts = np.asarray(y, dtype=float)
-            total = amounts.sum(axis=-1, keepdims=True)
-        except (TypeError, ValueError):
-            return y  # the support names the fault
+        amounts = as_numbers(y, "y", "amounts, one column per part")
         if amounts.ndim != 2 or not np.all(np.isfinite(amounts)) or np.any(amounts < 0):
-            return y
+            return y  # the support names the fault
+        total = amounts.sum(axis=-1, keepdims=True)
         if np.any(total == 0):
             row = int(np.argwhere(total[:, 0] == 0)[0][0])
             raise ValueError(f"y must be amounts with positive sums; row {row} is all zeros. Drop such rows.")

@@ -46,12 +46,15 @@ class MultivariateGaussian(Gaussian):
 
     expected_log_prob = None  # type: ignore[assignment]  # the parent's is that of independent outputs; nodes are exact
 
+    _phi_ndims = (2,)
+
     def __init__(self, phi: ArrayLike | None = None, phi_bounds: Bounds = (1e-5, 1e5)):
         self.phi = phi
         self.phi_bounds = phi_bounds
 
     # ---- data ------------------------------------------------------------------------------------------------
     def resolve(self, y: Any) -> Self:
+        self._check_phi()
         rows = self.encode(y)
         d = rows.shape[1]
         out = copy.copy(self)

@@ -51,6 +51,8 @@ class Ordinal(ScalarFamily):
 
     finite = True
 
+    _phi_ndims = (1,)
+
     def __init__(self, phi: ArrayLike | None = None, phi_bounds: Bounds = (1e-4, 1e4), n_levels: int | None = None):
         self.phi = phi
         self.phi_bounds = phi_bounds
@@ -62,6 +64,7 @@ class Ordinal(ScalarFamily):
 
     # ---- data ----------------------------------------------------------------------------------------------
     def resolve(self, y: Any) -> Self:
+        self._check_phi()
         if self.phi is not None:
             self._check_cuts()
         codes = self.encode(y)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ggpm._check import as_numbers
 from ggpm.families import _integration
 from ggpm.families._integration import LogDensity, Rule
 
@@ -20,10 +21,9 @@ Array = NDArray[np.float64]
 
 
 def _numeric(y: Any, what: str) -> Array:
-    try:
-        out = np.asarray(y, dtype=float)
-    except (TypeError, ValueError) as err:
-        raise ValueError(f"y must be {what}; got values that are not numbers ({err}).") from None
+    out = as_numbers(y, "y", what)
+    if 0 in out.shape[1:]:
+        raise ValueError(f"y must be {what}; got an array without columns, of shape {out.shape}.")
     if out.size and not np.all(np.isfinite(out)):
         bad = np.argwhere(~np.isfinite(out))
         raise ValueError(

@@ -62,6 +62,8 @@ class Wishart(Family):
     latent_dim = 0
     _p: int | None = None
 
+    _phi_ndims = (0,)
+
     def __init__(self, phi: float | None = None, phi_bounds: Bounds = (1e-2, 1e5)):
         self.phi = phi
         self.phi_bounds = phi_bounds
@@ -72,6 +74,7 @@ class Wishart(Family):
 
     # ---- data --------------------------------------------------------------------------------------------
     def resolve(self, y: Any) -> Self:
+        self._check_phi()
         rows = self.encode(y)
         out = copy.copy(self)
         out._p = p = rows.shape[1]

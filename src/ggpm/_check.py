@@ -1,0 +1,76 @@
+"""Arrays from users: what is not numbers is named, whatever NumPy would make of it."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def as_array(value: Any, name: str) -> NDArray:
+    """An array of any type; masked values and rows of different lengths are errors.
+
+    >>> as_array([[1, 2], [3]], "y")
+    Traceback (most recent call last):
+    ...
+    ValueError: y must have rows of one length; got rows of different lengths.
+    """
+    refuse_masked(value, name)
+    try:
+        return np.asarray(value)
+    except ValueError:  # NumPy's only one here: an inhomogeneous shape
+        raise ValueError(f"{name} must have rows of one length; got rows of different lengths.") from None
+
+
+def refuse_masked(value: Any, name: str) -> None:
+    """Raise ValueError for an array with masked values, which NumPy would use as if they were there.
+
+    >>> refuse_masked(np.ma.masked_array([1.0, 2.0], mask=[False, True]), "y")
+    Traceback (most recent call last):
+    ...
+    ValueError: y must not have masked values; got 1, first at row 1. Drop or fill those rows.
+    """
+    if np.ma.isMaskedArray(value) and np.ma.getmaskarray(value).any():
+        places = np.argwhere(np.ma.getmaskarray(value))
+        first = f", first at row {places[0][0]}" if places.shape[1] else ""
+        raise ValueError(f"{name} must not have masked values; got {len(places)}{first}. Drop or fill those rows.")
+
+
+def as_numbers(value: Any, name: str, what: str) -> NDArray[np.float64]:
+    """A float array; ``name`` must be ``what``, say the errors.
+
+    >>> as_numbers([1, 2], "y", "counts")
+    array([1., 2.])
+    >>> as_numbers(np.array([1j]), "y", "angles")
+    Traceback (most recent call last):
+    ...
+    ValueError: y must be angles; got complex numbers. Pass real ones, such as np.angle or np.real of them.
+    """
+    raw = as_array(value, name)
+    if raw.dtype.kind == "c":
+        raise ValueError(
+            f"{name} must be {what}; got complex numbers. Pass real ones, such as np.angle or np.real of them."
+        )
+    if raw.dtype.kind in "mM":
+        raise ValueError(
+            f"{name} must be {what}; got dates or times ({raw.dtype}). Pass numbers, such as hours since a start, the "
+            "hour of the day or the day of the year."
+        )
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be {what}; got values that are not numbers ({error}).") from None
+
+
+def check_whole(value: Any, name: str, least: int) -> None:
+    """Raise ValueError unless the value is a whole number from ``least`` on.
+
+    >>> check_whole(1.5, "n_restarts_optimizer", 0)
+    Traceback (most recent call last):
+    ...
+    ValueError: n_restarts_optimizer must be a whole number, 0 or more; got 1.5.
+    """
+    if not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be a whole number, {least} or more; got {value!r}.")

@@ -1,0 +1,109 @@
+"""What a user may pass by mistake: the message names the argument, what was expected, what came, what to try."""
+
+import numpy as np
+import pytest
+from scipy.optimize import OptimizeResult
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from ggpm import GGPClassifier, GGPRegressor
+from ggpm.families import (
+    Beta,
+    Dirichlet,
+    ExponentialFamily,
+    Gamma,
+    Gaussian,
+    MultivariateGaussian,
+    NegativeBinomial,
+    Ordinal,
+    Wishart,
+)
+
+X = np.random.default_rng(0).normal(size=(20, 2))
+
+
+def fit(family="gaussian", y=None, X=X, offset=None, **settings):
+    return GGPRegressor(family, **settings).fit(X, y, offset=offset)
+
+
+def label(y):
+    return GGPClassifier().fit(X, y)
+
+
+class WithoutSupport(ExponentialFamily):
+    def log_partition(self, theta, phi):
+        return theta
+
+
+HELD = {"optimizer": None}
+N, P = np.arange(20), np.full((20, 2), 0.5)
+MATRICES = np.stack([np.eye(2)] * 20)
+# what a user may pass by mistake, and what the message must say
+MISTAKES = [
+    ("masked y", lambda: fit("poisson", y=np.ma.masked_array(N, mask=N > 15)), "y must not have masked.*row 16"),
+    ("masked X", lambda: fit("poisson", X=np.ma.masked_array(X, mask=X > 1), y=N), "X must not have masked"),
+    ("complex y", lambda: fit("von_mises", y=np.exp(1j * N)), "y must be angles; got complex.*np.angle"),
+    ("dates", lambda: fit(y=N.astype("datetime64[D]")), "y must be real numbers; got dates.*day of the year"),
+    ("durations", lambda: fit(y=N.astype("timedelta64[h]")), "got dates or times.*hours since"),
+    ("complex amounts", lambda: fit(Dirichlet(closure=True), y=P + 1j), "y must be amounts.*complex"),
+    ("masked amounts", lambda: Dirichlet(closure=True).encode(np.ma.masked_array(P, mask=P > 0)), "masked"),
+    ("no columns", lambda: fit(y=np.ones((20, 0))), r"without columns, of shape \(20, 0\)"),
+    ("no matrices", lambda: fit("wishart", y=np.ones((20, 0, 0))), "without columns"),
+    ("ragged y", lambda: fit("dirichlet", y=[[0.5, 0.5]] * 19 + [[1.0]]), "y must have rows of one length"),
+    ("ragged labels", lambda: label([["a"]] * 19 + [["a", "b"]]), "y must have rows of one length"),
+    ("mixed labels", lambda: label(np.array(["a", 1] * 10, dtype=object)), "one type; got int and str"),
+    ("lost labels", lambda: label(np.array(["a", None] * 10, dtype=object)), "label in every row; row 1"),
+    ("labels as dates", lambda: label(N.astype("datetime64[D]")), "labels .text"),
+    ("one bound", lambda: fit(Gamma(phi_bounds=(1,)), y=N + 1), r"phi_bounds must be .fixed.*got \(1,\)"),
+    ("fix", lambda: fit(Gamma(phi_bounds="fix"), y=N + 1), "phi_bounds must be .fixed.*'fix'"),
+    ("reversed bounds", lambda: fit(Gamma(phi_bounds=(9, 1)), y=N + 1), r"low <= high.*got \(9, 1\)"),
+    ("negative bounds", lambda: fit(Beta(phi_bounds=(-1, 1)), y=P[:, 0]), "0 < low"),
+    ("no bounds", lambda: fit(Gamma(phi_bounds=None), y=N + 1), "phi_bounds must be.*got None"),
+    ("bounds, matrix", lambda: fit(MultivariateGaussian(phi_bounds=(1,)), y=X), "phi_bounds must be"),
+    ("bounds, cuts", lambda: fit(Ordinal(phi_bounds=(1,)), y=N // 7), "phi_bounds must be"),
+    ("bounds, Wishart", lambda: fit(Wishart(phi_bounds="fix"), y=MATRICES), "phi_bounds must be"),
+    ("phi text", lambda: fit(Gamma(phi="one"), y=N + 1), "phi must be one number for Gamma.*'one'"),
+    ("phi list", lambda: fit(NegativeBinomial(phi=[1.0, 2.0]), y=N), r"one number.*shape \(2,\)"),
+    ("phi None", lambda: fit(Gamma(phi=None), y=N + 1), "phi must be one number for Gamma; got None"),
+    ("phi matrix", lambda: fit(Gaussian(phi=np.eye(2)), y=X), r"number or a list.*shape \(2, 2\)"),
+    ("phi complex", lambda: fit(Gamma(phi=1 + 2j), y=N + 1), "phi must be one number.*complex"),
+    ("phi of cuts", lambda: fit(Ordinal(phi=3.0), y=N // 7), "a list of numbers for Ordinal; got 3.0"),
+    ("phi of Wishart", lambda: fit(Wishart(phi=[3.0, 4.0]), y=MATRICES), "one number for Wishart"),
+    ("no support", lambda: fit(WithoutSupport(), y=N), "WithoutSupport must say what y may be.*support ="),
+    ("restarts", lambda: fit("poisson", n_restarts_optimizer=-1, y=N), "n_restarts_optimizer.*got -1"),
+    ("restarts 1.5", lambda: fit("poisson", n_restarts_optimizer=1.5, y=N), "whole number.*got 1.5"),
+    ("X", lambda: fit("poisson", X=1e300 * X, y=N), "X must be of a size.*e.300. Divide"),
+    ("kernel bounds", lambda: fit("poisson", kernel=RBF(1.0, (10, 1)), y=N), "length_scale_bounds of kernel.*10"),
+    ("kernel bounds < 0", lambda: fit("poisson", kernel=RBF(1.0, (-1, 1)), y=N), "0 <= low.*-1"),
+    ("kernel bounds text", lambda: fit("poisson", kernel=RBF(1.0, "fix"), y=N), "length_scale_bounds.*'fix'"),
+    ("kernel value", lambda: fit("poisson", kernel=1.0 * RBF(0.0), **HELD, y=N), "k2__length_scale.*positive.*got 0.0"),
+    ("kernel variance", lambda: fit("poisson", kernel=[ConstantKernel(-1.0, "fixed")], y=N), r"kernel\[0\].*or more"),
+    ("theta", lambda: FITTED["poisson"].log_marginal_likelihood([0.0, -800.0, 0.0]), "between -350 and 350.*-800"),
+    ("theta NaN", lambda: FITTED["poisson"].log_marginal_likelihood([0.0, np.nan, 0.0]), "between -350 and 350.*nan"),
+    ("theta text", lambda: FITTED["poisson"].log_marginal_likelihood("a"), "theta must be log-hyperparameters"),
+    ("trials", lambda: FITTED["binomial"].predict_dist(X, trials=np.inf), "trials must be positive integers; got inf"),
+    ("trials text", lambda: FITTED["binomial"].predict_dist(X, trials="ten"), "positive integers.*'ten'"),
+    ("trials shape", lambda: FITTED["binomial"].predict_dist(X, trials=[1, 2, 3]), r"20 rows; got shape \(3,\)"),
+    ("sample", lambda: FITTED["poisson"].sample_y(X, 1.5), "whole number, 0 or more; got 1.5"),
+    ("q", lambda: FITTED["poisson"].predict_dist(X).quantile("a"), "q must be one number between 0 and 1; got 'a'"),
+    ("offset", lambda: fit("poisson", y=N, offset=N + 1j), "offset must be one number per row.*complex"),
+    *(
+        (f"optimizer, {name}", lambda a=answer: fit("poisson", kernel=RBF(), optimizer=lambda f, x, b: a, y=N),
+         r"must return \(theta, value\).*result\.x, result\.fun")
+        for name, answer in {"result": OptimizeResult(x=np.zeros(1), fun=0.0), "None": None, "text": ("a", 1)}.items()
+    ),
+]  # fmt: skip
+FITTED = {name: fit(name, y, **HELD) for name, y in {"poisson": N, "binomial": np.ones((20, 2))}.items()}
+
+
+@pytest.mark.parametrize("call, message", [m[1:] for m in MISTAKES], ids=[m[0] for m in MISTAKES])
+def test_mistakes_are_named(call, message):
+    with pytest.raises((ValueError, TypeError), match=f"(?s){message}"):
+        call()
+
+
+def test_what_only_looks_like_a_mistake_is_taken():
+    """A mask that hides nothing, an empty variance that is held, bounds that start at zero."""
+    for y in (np.ma.masked_array(N, mask=np.zeros(20)), N.astype(object), N > 3):
+        fit("poisson", **HELD, y=y)
+    fit("poisson", kernel=RBF() + ConstantKernel(0.0, "fixed"), **HELD, y=N)
+    fit("poisson", kernel=RBF(1.0, (0.0, 10.0)), **HELD, y=N)
