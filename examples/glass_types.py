@@ -22,7 +22,7 @@ if "--small" in sys.argv:
     X, y = X.iloc[::3], y.iloc[::3]
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
 
-model = GGPClassifier(ConstantKernel(10.0) * RBF(1.0, (0.7, 10.0)) + ConstantKernel()).fit(X_train, y_train)
+model = GGPClassifier(ConstantKernel(10.0) * RBF(0.7, "fixed") + ConstantKernel()).fit(X_train, y_train)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", width_ratios=(1.4, 1))
 plotting.plot_class_map(model, ("Mg", "Al"), ax=left)

@@ -68,8 +68,8 @@ class Family(BaseEstimator):
         """Name a phi or phi_bounds of the wrong type or shape."""
         name, own = type(self).__name__, signature(type(self)).parameters.get("phi")
         if self.phi is not None or (own is not None and own.default is not None):
-            shape = {(0,): "one number", (1,): "a list of numbers", (2,): "a matrix"}
-            what = f"{shape.get(self._phi_ndims, 'a number or a list of numbers')} for {name}"
+            kinds = ("a number", "a list of numbers", "a matrix")
+            what = f"{' or '.join(kinds[ndim] for ndim in self._phi_ndims)} for {name}"
             if self.phi is None:
                 raise ValueError(f"phi must be {what}; got None.")
             if (value := as_numbers(self.phi, "phi", what)).ndim not in self._phi_ndims:
