@@ -1,6 +1,7 @@
 """The paper's experiments at toy size: what they compute, that they repeat, and what they say when misused."""
 
 import csv
+import os
 import warnings
 
 import numpy as np
@@ -27,6 +28,18 @@ def test_rows_are_the_same_for_one_process_and_two():
     assert one.rows == two.rows
     assert [table.cells() for table in one.tables] == [table.cells() for table in two.tables]
     assert triangle.run(TRIANGLE, 4, QUIET).rows != one.rows
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no CPU affinity")
+def test_default_number_of_processes_is_that_of_the_cores_this_process_may_use(monkeypatch):
+    allowed = os.sched_getaffinity(0)
+    monkeypatch.setattr(runner, "Parallel", None)  # several processes would fail
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        rows = Runner(progress=False).run("squares", runner._square_row, [1, 2])
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert rows == [{"square": 1}, {"square": 4}]
 
 
 def test_published_folder_holds_rows_tables_and_figure(tmp_path, capsys):
@@ -94,6 +107,40 @@ def test_von_mises_models_beat_the_angle_and_the_neighbour():
         assert own.mean() < 1.5 * nls
 
 
+def test_table_says_who_is_better_and_who_does_as_well():
+    own = np.linspace(0.04, 0.05, 20)
+    noise = np.random.default_rng(0).normal(0, 0.01, 20)
+    rows = []
+    for method, errors in [
+        ("VM-Lap", own),
+        ("VM-Tay", own),
+        ("GPR (angle)", own + 0.2 + noise),
+        ("CGP", own - 0.02 + 0.1 * noise),
+    ]:
+        rows += [{"n": 5, "trial": t, "method": method, "kernel": "best", "error": e} for t, e in enumerate(errors)]
+    for method, errors in [("NN", own + noise), ("GPR (cos, sin)", own), ("NLS", own / 1.25)]:
+        rows += [{"n": 5, "trial": t, "method": method, "kernel": "best", "error": e} for t, e in enumerate(errors)]
+    _, _, angle, cgp, nn, cos_sin, above = triangle.claims(rows, triangle.Settings(sizes=(5,), trials=20)).rows[0]
+    assert angle.startswith("better, ") and angle.endswith("(20)")
+    assert cgp.startswith("worse, ") and cgp.endswith("(0)")
+    assert nn.startswith("as well, ") and nn.endswith(f"({np.sum(noise > 0)})")
+    assert cos_sin == "as well, 1 (0)" and above == "+25.0 %"
+
+
+@pytest.mark.slow
+def test_full_triangle_reaches_its_targets():
+    settings = triangle.Settings(sizes=(10, 30, 100))
+    rows = triangle.with_choices(triangle.run(settings, 0, Runner(progress=False)).rows)
+    for method in ("VM-Lap", "VM-Tay"):
+        for n in settings.sizes:
+            own = triangle.errors(rows, method, "best", n)
+            for other in ("GPR (angle)", "CGP", "NN"):
+                theirs = triangle.errors(rows, other, "best", n)
+                assert own.mean() < theirs.mean() and triangle.p_value(own, theirs) < 1e-3, (method, other, n)
+        nls = triangle.errors(rows, "NLS", "best", 100).mean()
+        assert triangle.errors(rows, method, "best", 100).mean() < 1.1 * nls
+
+
 # ---- simplex -----------------------------------------------------------------------------------------------------
 def test_quantised_targets_are_equal_shares_of_what_exceeds_the_threshold():
     problem = simplex.make(SIMPLEX, seeds(0, 1)[0])
@@ -122,6 +169,25 @@ def test_dirichlet_laplace_is_below_cgp_and_gpc():
     assert report.tables[1].rows[0][-1] == "yes"
     mae = {row["method"]: row["mae"] for row in report.rows}
     assert mae["Dirichlet-Laplace"] < 0.045
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_full_simplex_reaches_its_targets(seed):
+    report = simplex.run(simplex.Settings(choices=0), seed, Runner(progress=False))
+    assert [row[-1] for row in report.tables[1].rows] == ["yes"] * 10  # below CGP and GPC, every data set
+    own = [row["mae"] for row in report.rows if row["method"] == "Dirichlet-Laplace"]
+    assert len(own) == 10 and np.mean(own) <= 0.045
+
+
+@pytest.mark.slow
+def test_one_against_all_probabilities_are_spoilt_by_laplace_and_not_by_normalising():
+    problem = simplex.make(simplex.Settings(), seeds(0, 1)[0])
+    choices = simplex.METHODS["GPC"], simplex.CHOICES["GPC, variational instead of Laplace"].method
+    laplace, variational = (
+        simplex._mae(method(problem.X).fit(problem.X, problem.y), problem, problem.X_test) for method in choices
+    )
+    assert laplace > 0.1 > 0.045 > variational
 
 
 def test_simplex_figure_is_drawn(tmp_path):
@@ -196,7 +262,7 @@ def test_annotation_from_a_folder_of_images(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(annotation, "LENGTHS", (1.0, 2.0))
     data = features.read(folder, "hsv")
     assert data.words == ("sky", "grass", "night") and data.X.shape == (20, 128)
-    settings = annotation.Settings(splits=2, train=0.7, folds=2, choices=0)
+    settings = annotation.Settings(splits=2, train=0.7, choices=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         report = annotation.run(settings, 0, QUIET, data)
@@ -232,6 +298,24 @@ def test_shared_table_has_the_papers_size():
     data = features.read(DATA / "corel5k_482.csv", "luv")
     assert data.X.shape == (482, 144) and len(data.words) == 10
     assert round(annotation.Settings().train * len(data.X)) == 300
+
+
+@needs_data
+@pytest.mark.slow
+def test_the_less_a_zero_is_smoothed_the_less_the_evidence_sees_of_the_images():
+    data = features.read(DATA / "corel5k_482.csv", "hsv")
+    X, present = np.sqrt(data.X[:300]), data.present[:300]
+    gains = [annotation.by_evidence(X, present, X[:1], zeros_epsilon=epsilon).gain for epsilon in (1e-3, 0.05, 1.0)]
+    gpc = annotation.gpc_by_evidence(X, present, X[:1]).gain
+    # nats in 300 images of ten words: next to nothing, a little, and close to what the classifiers find
+    assert gains[0] < 5 < 10 < gains[1] < 40 < gains[2] < gpc
+
+
+def test_chi_square_features_have_chi_square_distances():
+    h = np.random.default_rng(0).dirichlet(np.full(6, 2.0), 2)
+    a, b = annotation.chi_square(h)
+    exact = np.sum((h[0] - h[1]) ** 2 / (h[0] + h[1]))
+    assert np.sum((a - b) ** 2) == pytest.approx(exact, rel=0.01)  # a sampled spectrum
 
 
 # ---- command -----------------------------------------------------------------------------------------------------

@@ -278,12 +278,13 @@ def _presence(estimator: Any, X: Any, y: Any) -> tuple[Array, NDArray[np.bool_]]
 
 
 class OneVsRestGPC(RegressorMixin, BaseEstimator):
-    """One binary GP classifier (Laplace, logit) per label, each on its own; probabilities are normalised.
+    """One binary GP classifier (logit) per label, each on its own; probabilities are normalised.
 
     Parameters
     ----------
     kernel : scikit-learn kernel or None
         None means `default_kernel`.
+    inference : as that of `GGPClassifier`
 
     Notes
     -----
@@ -297,15 +298,16 @@ class OneVsRestGPC(RegressorMixin, BaseEstimator):
     (12, 2)
     """
 
-    def __init__(self, kernel: Kernel | None = None):
+    def __init__(self, kernel: Kernel | None = None, *, inference: Any = "laplace"):
         self.kernel = kernel
+        self.inference = inference
 
     def fit(self, X: Any, y: Any) -> Self:
         X, present = _presence(self, X, y)
         kernel = default_kernel(X) if self.kernel is None else self.kernel
         self.frequency_ = present.mean(axis=0)
         self.classifiers_ = [
-            GGPClassifier(kernel).fit(X, column) if 0 < frequency < 1 else None
+            GGPClassifier(kernel, inference=self.inference).fit(X, column) if 0 < frequency < 1 else None
             for column, frequency in zip(present.T, self.frequency_)
         ]
         return self

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Kernel, Matern
+from sklearn.kernel_approximation import AdditiveChi2Sampler
 from sklearn.model_selection import KFold
 
 from ggpm.baselines import LabelFrequency, OneVsRestGPC
@@ -28,6 +29,7 @@ Present = NDArray[np.bool_]
 
 TOP = 3  # "the top-ranked annotations": k = 1, 2, 3
 AMPLITUDES = (1.0, 5.0, 25.0, 100.0)  # of the cross-validated kernels, as variances
+FOLDS = 3  # of the cross-validation within the training images
 LENGTHS = (0.5, 1.0, 2.0, 4.0)  # in median distances
 
 
@@ -39,14 +41,12 @@ class Settings:
     ----------
     splits : number of random splits
     train : share of the images that train (the paper: 300 of 482)
-    folds : of the cross-validation within the training images
     choices : splits on which further choices are compared; 0 leaves them out
     """
 
     splits: int = 10
     train: float = 300 / 482
-    folds: int = 3
-    choices: int = 3
+    choices: int = 10
 
 
 FAST = Settings(splits=1, choices=0)
@@ -91,39 +91,73 @@ def composition(present: Present) -> Array:
     return present / present.sum(axis=1, keepdims=True)
 
 
+@dataclass(frozen=True)
+class Ranking:
+    """Scores of the words for the test images, and what the evidence says that the images explain."""
+
+    scores: Array
+    gain: float | None = None
+    """Log evidence minus that of the same model with a constant kernel, in nats; None without evidence."""
+
+
+Method = Callable[[Array, Present, Array], Ranking]
+
+
 def rbf(X: Array) -> Kernel:
     """``ConstantKernel * RBF``, started at the median distance."""
     return ConstantKernel(1.0, (1e-4, 1e4)) * RBF(median_distance(X), (1e-2, 1e2))
 
 
-def dirichlet(kernel: Any, **settings: Any) -> GGPRegressor:
+def exponential(X: Array) -> Kernel:
+    """The same with exp(-r) instead of exp(-r^2/2)."""
+    return ConstantKernel(1.0, (1e-4, 1e4)) * Matern(median_distance(X), (1e-2, 1e2), nu=0.5)
+
+
+def with_intercept(X: Array) -> Kernel:
+    """`rbf` plus a constant, so that a level does not have to be explained by a long length scale."""
+    return rbf(X) + ConstantKernel(1.0, (1e-4, 1e4))
+
+
+def dirichlet(kernel: Any, *, inference: Any = "laplace", optimizer: Any = "fmin_l_bfgs_b", **family: Any):
     """The Dirichlet model with zeros replaced by additive smoothing (epsilon = 1e-3 unless told otherwise)."""
-    family = {"zeros": "additive", "zeros_epsilon": 1e-3, **settings}
-    optimizer = family.pop("optimizer", "fmin_l_bfgs_b")
-    return GGPRegressor(Dirichlet(**family), kernel, optimizer=optimizer)
+    family = {"zeros": "additive", "zeros_epsilon": 1e-3, **family}
+    return GGPRegressor(Dirichlet(**family), kernel, inference=inference, optimizer=optimizer)
 
 
-def by_evidence(X: Array, present: Present, X_test: Array, *, separate: bool = False, **settings: Any) -> Array:
-    """Scores of the Dirichlet model, kernel learned by maximising the evidence."""
-    kernel = [rbf(X)] * present.shape[1] if separate else rbf(X)
-    return dirichlet(kernel, **settings).fit(X, composition(present)).predict(X_test)
+def by_evidence(
+    X: Array, present: Present, X_test: Array, *, kernel: Callable[[Array], Kernel] = rbf, separate: bool = False,
+    **settings: Any,
+) -> Ranking:  # fmt: skip
+    """The Dirichlet model, kernel learned by maximising the evidence."""
+    y = composition(present)
+    own = [kernel(X)] * present.shape[1] if separate else kernel(X)
+    model = dirichlet(own, **settings).fit(X, y)
+    constant = dirichlet(ConstantKernel(), **settings).fit(X, y)
+    gain = model.log_marginal_likelihood_value_ - constant.log_marginal_likelihood_value_
+    return Ranking(model.predict(X_test), gain)
 
 
-def gpc_by_evidence(X: Array, present: Present, X_test: Array) -> Array:
-    """Scores of one binary classifier per word, each with its own learned kernel."""
-    return OneVsRestGPC(rbf(X)).fit(X, present).predict(X_test)
+def gpc_by_evidence(
+    X: Array, present: Present, X_test: Array, *, kernel: Callable[[Array], Kernel] = rbf, inference: Any = "laplace"
+) -> Ranking:
+    """One binary classifier per word, each with its own learned kernel."""
+    model, constant = (OneVsRestGPC(k, inference=inference).fit(X, present) for k in (kernel(X), ConstantKernel()))
+    evidence = [sum(c.log_marginal_likelihood_value_ for c in m.classifiers_ if c) for m in (model, constant)]
+    return Ranking(model.predict(X_test), evidence[0] - evidence[1])
 
 
-def hard_ranking(X: Array, present: Present, X_test: Array) -> Array:
+def hard_ranking(X: Array, present: Present, X_test: Array) -> Ranking:
     """Words by their frequency, the same for every image."""
-    return LabelFrequency().fit(X, present).predict(X_test)
+    return Ranking(LabelFrequency().fit(X, present).predict(X_test))
 
 
-def _dirichlet_with(kernel: Kernel, X: Array, present: Present, X_test: Array) -> Array:
-    return dirichlet(kernel, optimizer=None).fit(X, composition(present)).predict(X_test)
+def dirichlet_with(kernel: Kernel, X: Array, present: Present, X_test: Array, **family: Any) -> Array:
+    """Scores of the Dirichlet model with a given kernel."""
+    return dirichlet(kernel, optimizer=None, **family).fit(X, composition(present)).predict(X_test)
 
 
-def _gpc_with(kernel: Kernel, X: Array, present: Present, X_test: Array) -> Array:
+def gpc_with(kernel: Kernel, X: Array, present: Present, X_test: Array) -> Array:
+    """Scores of the classifiers with a given kernel."""
     columns = []
     for word in present.T:
         if word.all() or not word.any():  # a fold may lack a rare word
@@ -142,38 +176,61 @@ def candidates(X: Array) -> Iterator[Kernel]:
 
 
 def by_cross_validation(
-    scorer: Callable[[Kernel, Array, Present, Array], Array], folds: int, X: Array, present: Present, X_test: Array
-) -> Array:
+    scorer: Callable[[Kernel, Array, Present, Array], Array], X: Array, present: Present, X_test: Array
+) -> Ranking:
     """Scores with the one kernel whose pooled out-of-fold F-score, averaged over k = 1, 2, 3, is best."""
 
     def quality(kernel: Kernel) -> float:
         pooled = np.empty(present.shape)
-        for train, test in KFold(folds).split(X):  # the rows are in random order already
+        for train, test in KFold(FOLDS).split(X):  # the rows are in random order already
             pooled[test] = scorer(kernel, X[train], present[train], X[test])
         return float(f_scores(pooled, present)[:TOP].mean())
 
-    return scorer(max(candidates(X), key=quality), X, present, X_test)
+    return Ranking(scorer(max(candidates(X), key=quality), X, present, X_test))
 
 
-def _methods(settings: Settings) -> dict[str, Callable[[Array, Present, Array], Array]]:
-    return {
-        "Dirichlet (evidence)": by_evidence,
-        "Dirichlet (cross-validated)": partial(by_cross_validation, _dirichlet_with, settings.folds),
-        "GPC (evidence)": gpc_by_evidence,
-        "GPC (cross-validated)": partial(by_cross_validation, _gpc_with, settings.folds),
-        "hard ranking": hard_ranking,
-    }
-
-
-# name -> (scores, whether histograms enter by their square roots)
-CHOICES: dict[str, tuple[Callable[[Array, Present, Array], Array], bool]] = {
-    "Dirichlet, additive 1e-3 (as above)": (by_evidence, True),
-    "Dirichlet, additive 0.05": (partial(by_evidence, zeros_epsilon=0.05), True),
-    "Dirichlet, additive 0.5": (partial(by_evidence, zeros_epsilon=0.5), True),
-    "Dirichlet, a kernel for each word": (partial(by_evidence, separate=True), True),
-    "Dirichlet, histograms as they are": (by_evidence, False),
-    "GPC, histograms as they are": (gpc_by_evidence, False),
+METHODS: dict[str, Method] = {
+    "Dirichlet (evidence)": by_evidence,
+    "Dirichlet (cross-validated)": partial(by_cross_validation, dirichlet_with),
+    "GPC (evidence)": gpc_by_evidence,
+    "GPC (cross-validated)": partial(by_cross_validation, gpc_with),
+    "hard ranking": hard_ranking,
 }
+
+
+def chi_square(X: Array) -> Array:
+    """Features whose squared distances are chi-square distances of the histograms, sum (a - b)^2/(a + b)."""
+    # so many samples of the spectrum give the distances to 0.3 %
+    return AdditiveChi2Sampler(sample_steps=10, sample_interval=0.3).fit_transform(X)
+
+
+# How a histogram enters: RBF on the square roots is a function of the Hellinger distance.
+Entering = Callable[[Array], Array]
+CHOICES: dict[str, tuple[Method, Entering]] = {
+    "additive 1e-3 (as above)": (by_evidence, np.sqrt),
+    "additive 0.05": (partial(by_evidence, zeros_epsilon=0.05), np.sqrt),
+    "additive 0.2": (partial(by_evidence, zeros_epsilon=0.2), np.sqrt),
+    "additive 1": (partial(by_evidence, zeros_epsilon=1.0), np.sqrt),
+    "Taylor, additive 1e-3": (partial(by_evidence, inference="taylor"), np.sqrt),
+    "Taylor, additive 0.2": (partial(by_evidence, inference="taylor", zeros_epsilon=0.2), np.sqrt),
+    "exp link, intercept": (partial(by_evidence, link="exp", kernel=with_intercept), np.sqrt),
+    "exp link, intercept, additive 0.2": (
+        partial(by_evidence, link="exp", kernel=with_intercept, zeros_epsilon=0.2), np.sqrt,
+    ),
+    "intercept": (partial(by_evidence, kernel=with_intercept), np.sqrt),
+    "a kernel for each word": (partial(by_evidence, separate=True), np.sqrt),
+    "a kernel for each word, additive 0.2": (partial(by_evidence, separate=True, zeros_epsilon=0.2), np.sqrt),
+    "exponential kernel, additive 0.2": (partial(by_evidence, kernel=exponential, zeros_epsilon=0.2), np.sqrt),
+    "chi-square, additive 0.2": (partial(by_evidence, zeros_epsilon=0.2), chi_square),
+    "histograms as they are, additive 0.2": (partial(by_evidence, zeros_epsilon=0.2), np.asarray),
+    "cross-validated, additive 0.2": (
+        partial(by_cross_validation, partial(dirichlet_with, zeros_epsilon=0.2)), np.sqrt,
+    ),
+    "GPC, exponential kernel": (partial(gpc_by_evidence, kernel=exponential), np.sqrt),
+    "GPC, chi-square": (gpc_by_evidence, chi_square),
+    "GPC, histograms as they are": (gpc_by_evidence, np.asarray),
+    "GPC, variational": (partial(gpc_by_evidence, inference="variational"), np.sqrt),
+}  # fmt: skip
 
 
 def trial(settings: Settings, data: Annotated, task: tuple[int, str, str, np.random.SeedSequence]) -> list[Row]:
@@ -183,19 +240,19 @@ def trial(settings: Settings, data: Annotated, task: tuple[int, str, str, np.ran
     order = rng.permutation(len(data.X))
     n_train = round(settings.train * len(data.X))
     train, test = order[:n_train], order[n_train:]
-    method, root = (_methods(settings)[name], True) if part == "methods" else CHOICES[name]
-    # RBF on the square roots is the Hellinger distance between histograms
-    X = np.sqrt(data.X) if root else data.X
-    curve = f_scores(method(X[train], data.present[train], X[test]), data.present[test])
+    method, entering = (METHODS[name], np.sqrt) if part == "methods" else CHOICES[name]
+    X = entering(data.X)
+    ranking = method(X[train], data.present[train], X[test])
+    fixed = {"part": part, "method": name, "split": number, "evidence_gain": ranking.gain}
     return [
-        {"part": part, "method": name, "split": number, "k": k + 1, "f_score": float(f)} for k, f in enumerate(curve)
+        {**fixed, "k": k + 1, "f_score": float(f)} for k, f in enumerate(f_scores(ranking.scores, data.present[test]))
     ]
 
 
 def run(settings: Settings, seed: int, runner: Runner, data: Annotated) -> Report:
     """The whole experiment: the curves of all methods, paired tests, and how much the choices matter."""
     streams = seeds(seed, settings.splits)
-    tasks = [(i, "methods", name, stream) for name in _methods(settings) for i, stream in enumerate(streams)]
+    tasks = [(i, "methods", name, stream) for name in METHODS for i, stream in enumerate(streams)]
     chosen = list(enumerate(streams[: settings.choices]))
     tasks += [(i, "choices", name, stream) for name in CHOICES for i, stream in chosen]
     rows = runner.run("annotation", partial(trial, settings, data), tasks)
@@ -205,7 +262,7 @@ def run(settings: Settings, seed: int, runner: Runner, data: Annotated) -> Repor
     if settings.splits > 1:
         tables.append(_tests(rows))
     if settings.choices:
-        tables.append(_curves(rows, "choices", f"How much the choices matter ({len(chosen)} splits, evidence)", d))
+        tables.append(_choices(rows, len(chosen)))
     return Report("annotation", rows, tables, partial(draw, rows, d))
 
 
@@ -221,6 +278,16 @@ def _names(rows: list[Row], part: str) -> list[str]:
 def _curves(rows: list[Row], part: str, title: str, d: int) -> Table:
     body = [[name, *(float(_f(rows, part, name, k).mean()) for k in range(1, d + 1))] for name in _names(rows, part)]
     return Table(title, ["method", *(f"k={k}" for k in range(1, d + 1))], body, digits=3)
+
+
+def _choices(rows: list[Row], splits: int) -> Table:
+    body = []
+    for part, name in [("choices", name) for name in CHOICES] + [("methods", "GPC (evidence)")]:
+        gains = [row["evidence_gain"] for row in rows if (row["part"], row["method"], row["k"]) == (part, name, 1)]
+        gain = "" if gains[0] is None else f"{np.mean(gains):.1f}"
+        body.append([name, *(float(_f(rows, part, name, k).mean()) for k in range(1, TOP + 3)), gain])
+    title = f"How much the choices matter: F-scores and what the images add to the log evidence, {splits} splits"
+    return Table(title, ["choice", *(f"k={k}" for k in range(1, TOP + 3)), "gain (nats)"], body, digits=3)
 
 
 def _tests(rows: list[Row]) -> Table:

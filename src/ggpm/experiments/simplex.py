@@ -149,6 +149,7 @@ CHOICES: dict[str, Choice] = {
     "Laplace, squeeze": Choice(partial(dirichlet, zeros="squeeze")),
     "Laplace, three separate kernels": Choice(partial(dirichlet, separate=True)),
     "Taylor, expansion at alpha = y": Choice(partial(dirichlet, inference=Taylor(matched))),
+    "GPC, variational instead of Laplace": Choice(lambda X: OneVsRestGPC(rbf(X), inference="variational")),
     "CGP, truncated, not renormalised": Choice(lambda X: ConstrainedSimplexGP(rbf(X), renormalize=False)),
 }
 for _label, _reading, _data in (

@@ -95,6 +95,7 @@ METHODS: dict[str, Callable[[Any], Any]] = {
     "GPR (angle)": AngleGPR,
     "CGP": ConstrainedAngleGP,
 }
+RIVALS = ("GPR (angle)", "CGP", "NN", "GPR (cos, sin)")  # whom the von Mises models are compared with
 WITHOUT_KERNEL: dict[str, Callable[[], Any]] = {"NN": AngleNearestNeighbor, "NLS": RotationNLS}
 
 
@@ -202,24 +203,19 @@ def claims(rows: list[Row], settings: Settings) -> Table:
     body = []
     for n in settings.sizes:
         nls = errors(rows, "NLS", "best", n).mean()
-        cos_sin = errors(rows, "GPR (cos, sin)", "best", n)
         for method in ("VM-Lap", "VM-Tay"):
             mine = errors(rows, method, "best", n)
-            cells = []
-            for other in ("GPR (angle)", "CGP", "NN"):
-                theirs = errors(rows, other, "best", n)
-                p = p_value(mine, theirs)
-                cells.append(_verdict(mine, theirs, p))
-            as_well = _verdict(mine, cos_sin, p_value(mine, cos_sin))
-            body.append([n, method, *cells, as_well, f"{100 * (mine.mean() / nls - 1):+.1f} %"])
-    columns = ["n", "model", "GPR (angle)", "CGP", "NN", "GPR (cos, sin)", "error above NLS"]
-    return Table("Von Mises models against the others (paired t-tests over trials)", columns, body)
+            cells = [_verdict(mine, errors(rows, other, "best", n)) for other in RIVALS]
+            body.append([n, method, *cells, f"{100 * (mine.mean() / nls - 1):+.1f} %"])
+    title = "Von Mises models against the others: p of a paired t-test over trials, and in how many of them better"
+    return Table(title, ["n", "model", *RIVALS, "error above NLS"], body)
 
 
-def _verdict(mine: Array, theirs: Array, p: float) -> str:
+def _verdict(mine: Array, theirs: Array) -> str:
+    p, wins = p_value(mine, theirs), int(np.sum(mine < theirs))
     if p >= SIGNIFICANT:
-        return f"as well, {p:.2g}"
-    return f"better, {p:.0e}" if mine.mean() < theirs.mean() else f"worse, {p:.0e}"
+        return f"as well, {p:.2g} ({wins})"
+    return f"{'better' if mine.mean() < theirs.mean() else 'worse'}, {p:.0e} ({wins})"
 
 
 # ---- figure ----------------------------------------------------------------------------------------------------
