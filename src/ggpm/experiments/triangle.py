@@ -236,6 +236,7 @@ def draw(rows: list[Row], settings: Settings, seed: int, path: Path) -> None:
     _draw_shapes(top.subplots(1, 4), X, y)
     _draw_errors(bottom, model, X_test, y_test, y)
     _draw_latent(middle, model, X_test, y_test)
+    right.suptitle("(c) best kernel; filled: better than the next, p < 0.001", fontsize=10)
     _draw_curves(right.subplots(), rows, settings)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
@@ -283,7 +284,7 @@ def _draw_latent(figure: Any, model: GGPRegressor, X: Array, y: Array) -> None:
     ax.plot(0, 0, "+", color="black", ms=10)
     reach = 1.1 * np.abs(mean).max()
     ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel="latent 1", ylabel="latent 2")
-    ax.set_title("(b) latent vectors", fontsize=10)
+    figure.suptitle("(b) latent vectors of the test shapes", fontsize=10)
     bar = figure.colorbar(points, ax=ax, label="true heading", shrink=0.75)
     bar.set_ticks([-np.pi, 0, np.pi], labels=["−π", "0", "π"])
 
@@ -310,4 +311,3 @@ def _draw_curves(ax: Any, rows: list[Row], settings: Settings) -> None:
     ax.set_yticks(ticks, [f"{t:g}" for t in ticks])
     ax.grid(alpha=0.25)
     ax.legend(fontsize=8)
-    ax.set_title("(c) best kernel; filled: better than the next, p < 0.001", fontsize=10)
