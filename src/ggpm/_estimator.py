@@ -158,6 +158,7 @@ class GGP(FramedOutput, BaseEstimator):
             optimizer=self.optimizer,
             n_restarts=self.n_restarts_optimizer,
             rng=np.random.default_rng(seed),
+            ftol=evidence.ftol,
             inverse_hessian=inverse_hessian,
             report=self._report("leave-one-out" if self.objective == "loo" else "log evidence"),
         )

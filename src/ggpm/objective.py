@@ -18,6 +18,9 @@ from ggpm.priors import Priors
 Array = NDArray[np.float64]
 
 SHORT_SEARCH = 12  # iterations after which starts are compared
+# Relative precision of the optimum. Leave-one-out densities are not stationary in the sites, so that they are known
+# only about as well as the sites are; their statistical error is a hundred times as large as this.
+EVIDENCE_FTOL, LOO_FTOL = 1e-9, 1e-4
 SUBSET_FROM = 256  # rows from which the search for hyperparameters begins on a subset
 
 
@@ -48,6 +51,11 @@ class Evidence:
         """Bounds of `theta`, (p, 2)."""
         own = self.family.log_hyper_bounds if self.family.learns_phi else np.empty((0, 2))
         return np.concatenate([kernels_module.log_bounds(self.kernels), own])
+
+    @property
+    def ftol(self) -> float:
+        """Relative precision to which a search for the optimum goes."""
+        return LOO_FTOL if self.objective == "loo" else getattr(self.inference, "ftol", EVIDENCE_FTOL)
 
     def at(self, theta: Array) -> Evidence:
         """The same evidence with other hyperparameters (shares the cache of distances)."""
@@ -131,21 +139,23 @@ def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Arra
     from which a short search climbs highest is taken.
     """
     n, theta = len(evidence.y), evidence.theta
-    if n < SUBSET_FROM or evidence.objective == "loo":  # leave-one-out on few rows is a noisy guide
+    if n < SUBSET_FROM:
         return _best_start(evidence, [theta, *starts]), None
     part = evidence.rows(np.sort(np.random.default_rng(0).permutation(n)[: n // 4]))
+    part.objective = "evidence"  # leave-one-out on few rows is a noisy guide
     start, inverse_hessian = subset_start(part, starts)
     low, high = evidence.bounds.T
     try:
         found = maximise(WarmObjective(part), start, part.bounds, ftol=1e-6, inverse_hessian=inverse_hessian)
         if not np.all((found.theta > low) & (found.theta < high)):
             # a parameter that is not needed, or a part that shows nothing: all rows decide
-            at_found, at_start = (evidence.at(t).evaluate(gradient=False)[0] for t in (found.theta, theta))
+            measure = Evidence.leave_one_out if evidence.objective == "loo" else Evidence.evaluate
+            at_found, at_start = (measure(evidence.at(t), gradient=False)[0] for t in (found.theta, theta))
             return (found.theta if at_found > at_start else theta), None
     except np.linalg.LinAlgError:
         return theta, None
     # four times the rows hold about four times the information
-    return found.theta, found.inverse_hessian / 4
+    return found.theta, found.inverse_hessian / 4 if evidence.objective == "evidence" else None
 
 
 def _best_start(evidence: Evidence, starts: Sequence[Array]) -> Array:

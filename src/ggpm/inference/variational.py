@@ -48,7 +48,7 @@ BLOCKS_MAX_ORDER = 400
 ROUNDING = 1e-12  # relative size of differences of the bound that are rounding
 ROUNDED = 1e-5  # a search that rounding stops has converged if its sites still move less than this
 CG_STEPS, CG_RTOL = 50, 1e-2  # conjugate gradients within a step: most steps, reduction of the residual
-ADJOINT_RTOL = 1e-10  # relative residual of the linear system behind `pullback`
+RESCALED = 0.5  # change of the log prior variance from which a start with rescaled sites is tried as well
 MEMORY = 8  # earlier steps that the extrapolation looks at
 
 
@@ -87,6 +87,11 @@ class Variational:
             raise ValueError(f"sites must be 'auto', 'blocks' or 'factorised'; got {self.sites!r}.")
         if self.accuracy not in ACCURACIES:
             raise ValueError(f"accuracy must be one of {', '.join(map(repr, ACCURACIES))}; got {self.accuracy!r}.")
+
+    @property
+    def ftol(self) -> float:
+        """Relative precision of the bound that a search for hyperparameters can count on."""
+        return max(1e-9, 0.1 * self.tol)
 
     def factorised(self, shape: tuple[int, int]) -> bool:
         """Whether the sites are diagonal for this (n, D)."""
@@ -141,7 +146,7 @@ class Variational:
         """Cotangents of the kernel matrices and gradient in phi of any quantity of the fitted sites.
 
         The sites are a fixed point, xi = F(xi, K, phi), so the cotangent of the sites solves
-        s = s_0 + (dF/dxi)^T s, one linear system of the size of the sites.
+        s = s_0 + (dF/dxi)^T s, one linear system of the size of the sites, solved as precisely as the sites were.
         """
         assert isinstance(approximation, VariationalApproximation)
         a, p, like = approximation, approximation.problem, approximation.start[1]
@@ -166,7 +171,7 @@ class Variational:
         lam_0, U_0 = to.sites(mean_0, V_0)
         lam_0, U_0 = lam_0 + cotangent.z, U_0 + shaped(cotangent.U, diagonal) - outer(cotangent.z)
         rhs = np.concatenate([lam_0.ravel(), U_0.ravel()])
-        s, info = gmres(LinearOperator((rhs.size, rhs.size), system), rhs, rtol=ADJOINT_RTOL, maxiter=40, restart=50)
+        s, info = gmres(LinearOperator((rhs.size, rhs.size), system), rhs, rtol=self.tol, maxiter=40, restart=50)
         if info != 0:
             raise InferenceError("the sensitivity of the sites to the hyperparameters could not be solved for")
         lam, sites = _unflat(s, like)
@@ -176,15 +181,24 @@ class Variational:
             phi = phi + local.pullback_phi(lam, _values(sites) + outer(lam))
         return to.kernels(mean_0 + mean, V_0 + V), phi
 
-    def _start(self, problem: Problem, K: Sequence[Array], start: tuple[Array, Sites] | None) -> _State:
+    def _start(self, problem: Problem, K: Sequence[Array], start: tuple[Array, Sites, Array] | None) -> _State:
         """Laplace's sites, or those of an earlier result; where neither can be used, those of the prior mean."""
         if start is not None and start[0].shape == problem.shape:
-            try:
-                state = self._state(problem, K, *start)
-                if np.isfinite(state.bound):
-                    return state
-            except NotPositiveDefinite:
-                pass
+            lam, sites, variance = start
+            ratio = _prior_variance(K) / variance
+            # Where the likelihood is steep against the prior, E[u] stays and E[U] goes with 1/sd when the prior grows.
+            tries = [sites]
+            if np.any(np.abs(np.log(ratio)) > RESCALED):
+                tries.append(type(sites)(_values(sites) / np.mean(ratio) ** 0.5))
+            states = []
+            for U in tries:
+                try:
+                    states.append(self._state(problem, K, lam, U))
+                except NotPositiveDefinite:
+                    continue
+            best = max(states, key=lambda s: s.bound, default=None)
+            if best is not None and np.isfinite(best.bound):
+                return best
         factorised = self.factorised(problem.shape)
         try:
             laplace = Laplace().infer(problem, K)
@@ -258,8 +272,9 @@ class VariationalApproximation(Approximation):
     """Expected log-likelihood and its derivatives at q."""
 
     @property
-    def start(self) -> tuple[Array, Sites]:
-        return self.z + self.U.dot(self.mean), self.U  # type: ignore[return-value]
+    def start(self) -> tuple[Array, Sites, Array]:
+        """The sites, and the mean prior variance of every kernel that they belong to."""
+        return self.z + self.U.dot(self.mean), self.U, _prior_variance(self.K)  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -317,6 +332,10 @@ def _newton_mean(problem: Problem, K: Sequence[Array], state: _State) -> tuple[A
         p, pz = Ks + rho / last * p, s + rho / last * pz
     sites = state.expected.U
     return state.z + dz + sites.dot(state.mean + dm), sites
+
+
+def _prior_variance(K: Sequence[Array]) -> Array:
+    return np.array([np.mean(np.diag(k)) for k in K])
 
 
 def _change(state: _State, lam: Array, U: Sites) -> float:
