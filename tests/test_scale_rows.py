@@ -4,6 +4,8 @@ import os
 import pickle
 import resource
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -176,6 +178,43 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path):
     assert out.read_text() == "earlier" and sorted(os.listdir(tmp_path)) == ["in.parquet", "out.parquet"]
 
 
+STREAMED = """
+import resource, sys
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+from sklearn.gaussian_process.kernels import RBF
+from ggpm import GGPRegressor, Inducing
+from ggpm.sparse import ParquetRows, predict_parquet
+
+n, names = int(sys.argv[1]), [f"x{i}" for i in range(8)]
+schema = pa.schema([(name, pa.float64()) for name in [*names, "y"]])
+rng = np.random.default_rng(0)
+with pq.ParquetWriter("in.parquet", schema) as writer:
+    for _ in range(n // 20_000):
+        block = rng.normal(size=(20_000, 9))
+        writer.write_table(pa.table(dict(zip([*names, "y"], block.T))))
+settings = Inducing(4, sample_rows=500, chunk_rows=20_000)
+rows = ParquetRows("in.parquet", names, "y", chunk_rows=20_000)
+model = GGPRegressor("gaussian", RBF(3.0), inducing=settings, optimizer=None).fit(rows)
+predict_parquet(model, "in.parquet", "out.parquet", chunk_rows=20_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_parquet_file(tmp_path):
+    """A file seven times as large, 58 and then 403 MB as numbers, is fitted and predicted in the same memory."""
+    (tmp_path / "streamed.py").write_text(STREAMED)
+    peaks = []
+    for n in (800_000, 5_600_000):
+        done = subprocess.run(
+            [sys.executable, "streamed.py", str(n)], cwd=tmp_path, capture_output=True, text=True, timeout=900
+        )
+        assert done.returncode == 0, done.stderr
+        peaks.append(int(done.stdout))
+    # a tenth of the data that came on top; what the allocators of Arrow and of the system keep varies by some 20 MB
+    assert peaks[1] - peaks[0] < 0.1 * 4_800_000 * 9 * 8, peaks
+
+
 # ---- Dask ----------------------------------------------------------------------------------------------------------
 
 
@@ -191,6 +230,14 @@ def client():
         yield client
 
 
+READ: list[int] = []  # sizes of blocks that were computed: the workers are threads of this process
+
+
+def watched(block):
+    READ.append(len(block))
+    return block
+
+
 def test_dask_gives_the_model_of_the_arrays_whatever_the_chunks(client):
     X, y = winds()
     arrays = fixed().fit(X, y)
@@ -201,11 +248,62 @@ def test_dask_gives_the_model_of_the_arrays_whatever_the_chunks(client):
     np.testing.assert_allclose(*gradients, rtol=1e-9)
 
 
-def test_dask_learns_the_same_hyperparameters(client):
+def test_dask_learns_the_same_hyperparameters_and_reads_every_chunk_once(client):
     X, y = winds(200)
-    model = GGPRegressor("von_mises", KERNEL, inducing=8).fit(da.from_array(X, chunks=(70, 2)), da.from_array(y, 70))
+    lazy = da.from_array(X, chunks=(70, 2)).map_blocks(watched, dtype=float, meta=np.empty((0, 2)))
+    READ.clear()
+    model = GGPRegressor("von_mises", KERNEL, inducing=8).fit(lazy, da.from_array(y, 70))
     other = GGPRegressor("von_mises", KERNEL, inducing=8).fit(X, y)
     np.testing.assert_allclose(model.theta_, other.theta_, rtol=1e-5)
+    assert model.n_iter_ > 3 and sorted(READ) == [60, 70, 70]  # chunks stay on the workers between iterations
+
+
+def test_restarts_run_on_the_cluster(client):
+    X, y = winds(60)
+    kernel = ConstantKernel(2.0, (0.5, 8.0)) * RBF(1.0, (0.3, 5.0))
+
+    def stay(objective, start, bounds):
+        return start, objective(start)[0]
+
+    options = {"inducing": 6, "optimizer": stay, "n_restarts_optimizer": 3, "random_state": 0}
+    model = GGPRegressor("von_mises", kernel, **options).fit(da.from_array(X, chunks=(20, 2)), da.from_array(y, 20))
+    other = GGPRegressor("von_mises", kernel, **options).fit(X, y)
+    assert not np.allclose(model.theta_, kernel.theta)  # one of the random starts is better than the first
+    np.testing.assert_array_equal(model.theta_, other.theta_)
+
+
+class Watched:
+    """A client that notes what it is asked for."""
+
+    def __init__(self, client):
+        self.client, self.status, self.submitted = client, client.status, []
+
+    def submit(self, function, *arguments, **options):
+        future = self.client.submit(function, *arguments, **options)
+        self.submitted.append((function.__name__, arguments, future))
+        return future
+
+
+@pytest.mark.parametrize("chunk", [5, 40])
+def test_statistics_travel_up_a_tree_and_do_not_grow_with_the_rows(client, chunk):
+    from ggpm.sparse.cluster import FAN_IN, dask_rows
+    from ggpm.sparse.data import Preparation
+    from ggpm.sparse.passes import newton_pass
+
+    X, y = winds(20 * chunk)
+    model = fixed(8).fit(X, y)._evidence.model()
+    rows, _ = dask_rows(da.from_array(X, chunks=(chunk, 2)), da.from_array(y, chunks=chunk))
+    rows = rows.prepared(Preparation(model.family, None, 2))
+    rows.client = Watched(client)
+    rows.map_reduce(newton_pass, (model, np.zeros((2, 8)), False), 1000)
+    merges = [arguments[0] for name, arguments, _ in rows.client.submitted if name == "_merged"]
+    assert [len(group) for group in merges] == [FAN_IN, FAN_IN, 4, 3]  # 20 partial sums, 3, and one
+    for name, _, future in rows.client.submitted:
+        if name in ("_chunk_total", "_merged"):
+            total = future.result()
+            numbers = sum(a.size for part in (total.high, total.low) for a in part.values())
+            # value and rounding error of three blocks of M x M, D M sums, the value and the trace
+            assert numbers == 2 * (3 * 8 * 8 + 2 * 8 + 2)
 
 
 def test_dask_data_frames_with_labels(client):
@@ -229,12 +327,8 @@ def test_dask_data_frames_with_labels(client):
 def test_predictions_are_lazy_and_equal(client):
     X, y = winds(90)
     model = fixed(10).fit(X, y)
-    lazy_X, calls = da.from_array(X, chunks=(40, 2)), []
-
-    def watched(block):
-        calls.append(len(block))
-        return block
-
+    lazy_X = da.from_array(X, chunks=(40, 2))
+    READ.clear()
     watched_X = lazy_X.map_blocks(watched, dtype=float, meta=np.empty((0, 2)))
     dist, exact = model.predict_dist(watched_X), model.predict_dist(X)
     results = {
@@ -245,11 +339,12 @@ def test_predictions_are_lazy_and_equal(client):
     }
     for i, name in enumerate(("mean", "cov")):
         results[name] = model.predict_latent(watched_X)[i], model.predict_latent(X)[i]
-    assert calls == []  # nothing was computed so far
+    assert READ == []  # nothing was computed so far
     for name, (lazy, direct) in results.items():
         assert lazy.shape == direct.shape, name
         if name != "interval":  # its draws depend on how many rows are drawn for at once
             np.testing.assert_allclose(lazy.compute(), direct, rtol=1e-10, atol=1e-12, err_msg=name)
+    assert READ  # and now it was
     draws = model.sample_y(lazy_X, 3, random_state=1)
     assert draws.shape == (90, 3)
     np.testing.assert_array_equal(draws.compute(), model.sample_y(lazy_X, 3, random_state=1).compute())
@@ -268,11 +363,16 @@ def test_a_model_from_a_cluster_can_be_stored(client):
 def test_folds_and_trials_use_the_same_cluster(client):
     from joblib import parallel_config
 
+    from ggpm.experiments.runner import Runner, _square_row
+
     X, y = winds(90)
     with parallel_config("dask"):
         on_cluster = cross_val_score(fixed(8), X, y, cv=3)
     np.testing.assert_allclose(on_cluster, cross_val_score(fixed(8), X, y, cv=3), rtol=1e-10)
     assert cluster_map(divmod, [7, 9], [2, 4]) == [(3, 1), (2, 1)]
+    with parallel_config("dask"):
+        trials = Runner(jobs=2, progress=False).run("squares", _square_row, [1, 2, 3])
+    assert trials == [{"square": 1}, {"square": 4}, {"square": 9}]
 
 
 def test_bad_collections_are_named(client):

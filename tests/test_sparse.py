@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -249,6 +250,23 @@ def test_results_do_not_depend_on_chunks_or_their_order(name):
         reference = reference or result
         for one, other in zip(result, reference):
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10 * np.abs(other).max())
+
+
+def test_a_step_is_one_pass_and_its_memory_does_not_grow_with_the_rows():
+    peaks = []
+    for n in (20_000, 80_000):
+        X, y = wave(n)
+        family = families.VonMises().resolve(y)
+        rows = ArrayRows(X, family.encode(y), np.zeros((n, 2)), chunk_rows=5000)
+        sparse = SparseEvidence(family, [4.0 * RBF(1.0)], rows, X[:16], Laplace())
+        start = sparse.infer().start
+        tracemalloc.start()
+        _, _, a = sparse.at(sparse.theta + 0.05).evaluate(start)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert a.converged and a.n_iter >= 2 and a.n_passes == a.n_iter + 1  # one more at the start
+    # 10 kB: bookkeeping of the interpreter; one number for each of the 60,000 further rows would be 480 kB
+    assert peaks[1] < peaks[0] + 10_000, peaks
 
 
 def test_totals_keep_what_plain_sums_lose():
