@@ -63,7 +63,7 @@ class GGPRegressor(RegressorMixin, GGP):
     --------
     >>> import numpy as np
     >>> X = np.linspace(0, 5, 30)[:, None]
-    >>> angle = np.angle(np.exp(1j * 1.5 * X[:, 0]))
+    >>> angle = np.random.default_rng(0).vonmises(2.0 * np.sin(X[:, 0]), 10.0)
     >>> model = GGPRegressor("von_mises").fit(X, angle)
     >>> bool(model.score(X, angle) > 0.9)
     True
