@@ -167,8 +167,8 @@ class GGP(FramedOutput, BaseEstimator):
     def _warn_of_bounds(self) -> None:
         """Name hyperparameters that ended at a bound, unless that is how a part shows that it is not needed.
 
-        Variances and a family's phi go to the lower ends of their default bounds in many ordinary fits: there is no
-        intercept, no overdispersion, no noise to speak of.
+        Variances and a family's phi go to the lower ends of their default bounds (or lower ones) in many ordinary
+        fits: there is no intercept, no overdispersion, no noise to speak of.
         """
         evidence = self._evidence
         own = signature(type(evidence.family)).parameters.get("phi_bounds")
@@ -177,8 +177,8 @@ class GGP(FramedOutput, BaseEstimator):
         for name, value, (low, high) in zip(
             priors.names_of(evidence.kernels, evidence.family), evidence.theta, evidence.bounds
         ):
-            variance = name.endswith(("constant_value", "noise_level"))
-            unneeded = default_phi if name == "phi" else variance and np.isclose(low, np.log(1e-5))
+            variance = name.endswith(("constant_value", "noise_level", "phi")) and np.exp(low) < 1.01e-5
+            unneeded = variance or (name == "phi" and default_phi)
             if low < high and np.isclose(value, high):
                 told.append(f"{name} at its upper bound {np.exp(high):.6g}")
             elif low < high and np.isclose(value, low) and not unneeded:

@@ -71,6 +71,7 @@ def index_of(data: Any) -> Any:
 def build(kind: str, values: NDArray, names: list[str] | None, index: Any = None) -> Any:
     """A series (1-D values) or a frame (2-D) of the given kind.
 
+    >>> import numpy as np
     >>> build("pandas", np.array([[0.2, 0.8]]), ["sand", "clay"]).columns.tolist()
     ['sand', 'clay']
     """

@@ -14,6 +14,8 @@ from ggpm.families.support import Circle
 from ggpm.predictive import Predictive
 from ggpm.regions import log_density
 
+__all__ = ["Calibration", "calibration"]
+
 Array = NDArray[np.float64]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)

@@ -22,6 +22,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["Blocks", "Diagonal", "Kronecker", "RankOne"]
+
 Array = NDArray[np.float64]
 
 # A rank-one row with gamma > 0 is handled by square roots while nu^2 = rho omega^2 / gamma stays below this;
@@ -72,7 +74,11 @@ class Marginals(Protocol):
 
 @dataclass(frozen=True)
 class Diagonal:
-    """``U_i = diag(gamma_i)``; also serves as `Marginals` of independent latent dimensions."""
+    """``U_i = diag(gamma_i)``; also serves as `Marginals` of independent latent dimensions.
+
+    >>> Diagonal(np.array([[2.0, 3.0]])).dot(np.ones((1, 2)))
+    array([[2., 3.]])
+    """
 
     gamma: Array
 
@@ -102,6 +108,10 @@ class RankOne:
 
     Families whose gamma may underflow give ``nu = sqrt(rho) omega / sqrt(gamma)`` and the gap
     ``1 - sum_j nu_j^2`` in closed form; for the others both are computed.
+
+    >>> RankOne(np.array([[2.0, 3.0]]), np.array([[1.0, 0.5]]), np.array([1.0])).dense()
+    array([[[ 1.  , -0.5 ],
+            [-0.5 ,  2.75]]])
     """
 
     gamma: Array
@@ -168,7 +178,11 @@ class RankOne:
 
 @dataclass(frozen=True)
 class Kronecker:
-    """``U_i = weight_i * matrix``, ``weight_i > 0``."""
+    """``U_i = weight_i * matrix``, ``weight_i > 0``.
+
+    >>> Kronecker(np.array([2.0]), np.eye(2)).dot(np.ones((1, 2)))
+    array([[2., 2.]])
+    """
 
     weight: Array
     matrix: Array
@@ -196,7 +210,11 @@ class Kronecker:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Any symmetric ``U_i``, (..., D, D); also serves as `Marginals`."""
+    """Any symmetric ``U_i``, (..., D, D); also serves as `Marginals`.
+
+    >>> Blocks(np.array([[[2.0, 1.0], [1.0, 2.0]]])).dot(np.ones((1, 2)))
+    array([[3., 3.]])
+    """
 
     values: Array
 

@@ -18,6 +18,8 @@ from ggpm.families.base import Family
 from ggpm.families.support import Real
 from ggpm.sparse.kinds import is_dask
 
+__all__ = ["GGPClassifier", "GGPOrdinalClassifier", "GGPRegressor", "log_predictive_density_scorer"]
+
 Array = NDArray[np.float64]
 
 

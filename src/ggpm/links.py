@@ -15,6 +15,8 @@ from scipy.special import expit, log_expit
 
 from ggpm._special import log1p_minus
 
+__all__ = ["LINKS", "Exp", "Identity", "LogSoftplus", "Softplus", "mean_link"]
+
 Array = NDArray[np.float64]
 
 

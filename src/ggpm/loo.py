@@ -26,6 +26,8 @@ from ggpm.inference._pullback import Cotangent, symmetric
 from ggpm.inference.base import Approximation, InferenceError
 from ggpm.posterior import batches
 
+__all__ = ["LeaveOneOut"]
+
 Array = NDArray[np.float64]
 
 # Nodes of the integrals for D > 2 (see ggpm._quadrature.ACCURACIES) when they are reported, and when they are learned

@@ -18,6 +18,8 @@ from ggpm.families.support import Circle, Support
 from ggpm.posterior import batches
 from ggpm.regions import CircularGrid, HighestDensityRegion, circular_grid, highest_density
 
+__all__ = ["Predictive"]
+
 Array = NDArray[np.float64]
 
 MODE_STEPS = 30  # most Newton steps when log_prob centres its nodes

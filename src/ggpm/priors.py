@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+__all__ = ["HalfT", "LogNormal"]
+
 Array = NDArray[np.float64]
 
 

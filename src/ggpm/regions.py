@@ -19,6 +19,8 @@ from ggpm.posterior import batches
 if TYPE_CHECKING:
     from ggpm.predictive import Predictive
 
+__all__ = ["HighestDensityRegion", "highest_density"]
+
 Array = NDArray[np.float64]
 
 N_GRID = 128  # points on which a circular density is computed

@@ -13,6 +13,8 @@ from ggpm.families.support import Circle
 if TYPE_CHECKING:
     from ggpm.predictive import Predictive
 
+__all__ = ["summarise"]
+
 
 def summarise(
     predictive: Predictive,

@@ -17,6 +17,11 @@ from ggpm._check import as_numbers
 from ggpm.families import _integration
 from ggpm.families._integration import LogDensity, Rule
 
+__all__ = [
+    "SPD", "Circle", "Codes", "CountVectors", "Counts", "Positive", "Real", "Simplex", "Sphere", "Support",
+    "UnitInterval",
+]  # fmt: skip
+
 Array = NDArray[np.float64]
 
 
@@ -81,7 +86,12 @@ class Support:
 
 @dataclass(frozen=True)
 class Real(Support):
-    """Real numbers, (n,) or (n, d)."""
+    """Real numbers, (n,) or (n, d).
+
+    >>> Real().validate([1, 2])
+    array([[1.],
+           [2.]])
+    """
 
     row_ndim = 1
     columns: int | None = None
@@ -106,7 +116,11 @@ class Real(Support):
 
 @dataclass(frozen=True)
 class Positive(Support):
-    """Positive real numbers."""
+    """Positive real numbers.
+
+    >>> Positive().validate([1, 2])
+    array([1., 2.])
+    """
 
     low = 0.0
 
@@ -128,7 +142,11 @@ class Positive(Support):
 
 @dataclass(frozen=True)
 class UnitInterval(Support):
-    """Numbers strictly between 0 and 1."""
+    """Numbers strictly between 0 and 1.
+
+    >>> UnitInterval().validate([0.2, 0.9])
+    array([0.2, 0.9])
+    """
 
     low = 0.0
     high = 1.0
@@ -164,7 +182,11 @@ def _check_counts(out: Array, what: str) -> Array:
 
 @dataclass(frozen=True)
 class Counts(Support):
-    """Non-negative integers, or integers from ``least`` on."""
+    """Non-negative integers, or integers from ``least`` on.
+
+    >>> Counts(least=1).validate([1, 3])
+    array([1., 3.])
+    """
 
     low = 0.0
     integer = True
@@ -186,7 +208,11 @@ class Counts(Support):
 
 @dataclass(frozen=True)
 class CountVectors(Support):
-    """Rows of non-negative integers with a positive total; ``columns=2`` for successes and failures."""
+    """Rows of non-negative integers with a positive total; ``columns=2`` for successes and failures.
+
+    >>> CountVectors(columns=2).validate([[3, 0]])
+    array([[3., 0.]])
+    """
 
     row_ndim = 1
     low = 0.0
@@ -218,7 +244,11 @@ class CountVectors(Support):
 
 @dataclass(frozen=True)
 class Codes(Support):
-    """Integer codes 0 .. n_codes-1 (n_codes unknown until data are seen)."""
+    """Integer codes 0 .. n_codes-1 (n_codes unknown until data are seen).
+
+    >>> Codes(n_codes=3).validate([0, 2])
+    array([0., 2.])
+    """
 
     low = 0.0
     integer = True
@@ -250,7 +280,11 @@ class Codes(Support):
 
 @dataclass(frozen=True)
 class Circle(Support):
-    """Angles; the density is per unit of angle, ``period`` units to the full turn."""
+    """Angles; the density is per unit of angle, ``period`` units to the full turn.
+
+    >>> Circle(period=360.0).validate([350, 10])
+    array([350.,  10.])
+    """
 
     period: float = 2.0 * np.pi
 
@@ -266,7 +300,11 @@ class Circle(Support):
 
 @dataclass(frozen=True)
 class Simplex(Support):
-    """Compositions: positive rows that sum to ``total``; densities are per its unit."""
+    """Compositions: positive rows that sum to ``total``; densities are per its unit.
+
+    >>> Simplex(total=100.0).validate([[20, 80]])
+    array([[20., 80.]])
+    """
 
     row_ndim = 1
     low = 0.0
@@ -306,7 +344,11 @@ class Simplex(Support):
 
 @dataclass(frozen=True)
 class Sphere(Support):
-    """Directions: rows of unit length."""
+    """Directions: rows of unit length.
+
+    >>> Sphere().validate([[0.6, 0.8]])
+    array([[0.6, 0.8]])
+    """
 
     row_ndim = 1
     columns: int | None = None
@@ -335,7 +377,11 @@ class Sphere(Support):
 
 @dataclass(frozen=True)
 class SPD(Support):
-    """Symmetric positive definite matrices, (n, p, p)."""
+    """Symmetric positive definite matrices, (n, p, p).
+
+    >>> SPD().validate(np.eye(2)[None]).shape
+    (1, 2, 2)
+    """
 
     row_ndim = 2
     columns: int | None = None
