@@ -79,6 +79,9 @@ def test_fit_predict_evaluate_agree_with_python(folder):
     "name, error", [("soil", "mean total variation"), ("grade", "error rate"), ("code", "error rate")]
 )
 def test_evaluate_other_outputs(folder, name, error):
+    if name == "soil":  # percentages come back as percentages
+        out = json.loads(run("predict", folder / "soil.ggpm", folder / "data.csv", "--json").stdout)["rows"]
+        np.testing.assert_allclose(pd.DataFrame(out)[["sand_mean", "silt_mean", "clay_mean"]].sum(axis=1), 100)
     found = json.loads(run("evaluate", folder / f"{name}.ggpm", folder / "data.csv", "--json").stdout)
     assert found["error_name"] == error and found["rows"] == 40 and 0 <= found["coverage"] <= 1
     table = run("evaluate", folder / f"{name}.ggpm", folder / "data.csv").stdout

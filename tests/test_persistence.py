@@ -55,6 +55,15 @@ def test_predictions_are_identical_to_the_last_bit(name, inference, tmp_path):
     assert repr(model.family_) == repr(again.family_) and model.get_params().keys() == again.get_params().keys()
 
 
+def test_percentages_are_percentages_after_loading(tmp_path):
+    X, y, _ = simulate("dirichlet", n=12)
+    model = GGPRegressor(ggpm.families.Dirichlet(closure=True), optimizer=None).fit(X, 100 * y)
+    save(model, tmp_path / "m.ggpm")
+    prediction = load(tmp_path / "m.ggpm").predict(NEW)
+    np.testing.assert_array_equal(prediction, model.predict(NEW))
+    np.testing.assert_allclose(prediction.sum(axis=1), 100)
+
+
 @pytest.mark.parametrize("inducing", [6, ggpm.Inducing(5, optimise=True)])
 def test_sparse_models_come_back_without_their_rows(inducing, tmp_path):
     X, y, _ = simulate("dirichlet", n=40)
