@@ -134,6 +134,7 @@ def _at_cavity(approximation: Approximation, accuracy: str, gradient: bool) -> t
         values, m_bar, V_c_bar, _, phi = _integrals(approximation, mean, _cholesky(V_c), None, accuracy, gradient)
     if not gradient:
         return values, None
+    assert V_c_bar is not None
     V_c_bar = V_c_bar - symmetric(m_bar, z)
     z_bar = -np.einsum("njk,nk->nj", V_c, m_bar)
     return values, Cotangent(m_bar, A.swapaxes(1, 2) @ V_c_bar @ A, z_bar, V_c @ V_c_bar @ V_c, phi.sum(axis=0))
