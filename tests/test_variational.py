@@ -274,11 +274,22 @@ def test_warm_start_changes_nothing_but_the_work():
 def test_a_start_that_cannot_be_used_is_survived():
     evidence = evidence_for("poisson", Variational())
     value, _, a = evidence.evaluate(gradient=False)
-    lam, U = a.start
+    lam, U, variance = a.start
     with pytest.raises(NotPositiveDefinite):
         Variational()._state(a.problem, a.K, lam, Diagonal(-1e3 * np.ones_like(U.gamma)))
-    bad = (lam, Diagonal(-1e3 * np.ones_like(U.gamma)))
+    bad = (lam, Diagonal(-1e3 * np.ones_like(U.gamma)), variance)
     np.testing.assert_allclose(evidence.evaluate(start=bad, gradient=False)[0], value, rtol=1e-10)
+
+
+def test_a_start_from_a_much_smaller_prior_variance_is_rescaled():
+    """Labels under a wide prior: sites go with one over its standard deviation, so that few steps are left."""
+    evidence = evidence_for("categorical", Variational(sites="factorised"), n=18)
+    wide = evidence.at(evidence.theta + np.array([np.log(400.0), 0.0, np.log(400.0)]))
+    lam, U, variance = evidence.evaluate(gradient=False)[2].start
+    as_it_is = wide.evaluate(start=(lam, U, 400.0 * variance), gradient=False)
+    rescaled = wide.evaluate(start=(lam, U, variance), gradient=False)
+    np.testing.assert_allclose(rescaled[0], as_it_is[0], rtol=1e-6)
+    assert rescaled[2].n_iter < as_it_is[2].n_iter
 
 
 def test_accuracy_is_a_named_setting():

@@ -35,7 +35,7 @@ from ggpm._linalg import (
 
 Array = NDArray[np.float64]
 
-# Below this, (1 - [B^-1]_ii)/gamma_i has lost half of its digits and V_ii is computed from K and E instead.
+# With gamma_i K_ii below this, (1 - [B^-1]_ii)/gamma_i has lost half of its digits and V_ii is computed from K and E.
 GAMMA_SMALL = 1e-6
 
 
@@ -47,6 +47,7 @@ class PositiveFactor:
 
     def __init__(self, K: Array, gamma: Array):
         self.K, self.gamma, self.s = symmetric_fortran(K), gamma, np.sqrt(gamma)
+        self._small = gamma * np.diag(K) < GAMMA_SMALL
         B = np.multiply(self.K, self.s[:, None], order="F")
         B *= self.s
         B.ravel(order="K")[:: len(B) + 1] += 1.0
@@ -101,7 +102,7 @@ class PositiveFactor:
         return self.K @ (x - self.s * self.core(self.K @ x))
 
     def V_diag(self) -> Array:
-        small = self.gamma < GAMMA_SMALL
+        small = self._small
         v = (1.0 - np.diag(self._invert())) / np.where(small, 1.0, self.gamma)
         if small.any():
             v[small] = np.diag(self.K)[small] - self.E_quad(self.K[:, small])
@@ -115,14 +116,14 @@ class PositiveFactor:
 
     def push(self, H: Array, nu: Array, F: Array) -> Array:
         """P = F K = H nu (I - B^-1) S^-1, H = L_C^-1; F = H nu B^-1 S is written into the given buffer."""
-        small = np.flatnonzero(self.gamma < GAMMA_SMALL)
+        small = np.flatnonzero(self._small)
         G = np.multiply(mirror(self._invert()), nu[:, None], order="F")
         G = blas.dtrmm(1.0, H, G, lower=1, overwrite_b=1)
         np.multiply(G, self.s, out=F)
-        G *= -1.0 / np.where(self.gamma < GAMMA_SMALL, 1.0, self.s)
+        G *= -1.0 / np.where(self._small, 1.0, self.s)
         for columns in strips(len(H)):  # P = (H nu - G) S^-1, H being lower triangular
             rows = slice(columns.start, None)
-            scale = nu[columns] / np.where(self.gamma < GAMMA_SMALL, 1.0, self.s)[columns]
+            scale = nu[columns] / np.where(self._small, 1.0, self.s)[columns]
             G[rows, columns] += H[rows, columns] * scale
         if small.size:
             G[:, small] = blas.dtrmm(1.0, H, nu[:, None] * self.core(self.K[:, small]), lower=1)
