@@ -1,4 +1,4 @@
-"""Expectations of the softmax under independent latents: against other integrals, and derivatives against differences."""
+"""Expectations of the softmax under independent latents: against other integrals, and slopes against differences."""
 
 import numpy as np
 import pytest
