@@ -79,7 +79,8 @@ def test_gradient_equals_central_differences(name, inference, shared):
 
     def numeric(change_theta, change_Z):
         above, below = (
-            sparse.at(theta + sign * change_theta, Z + sign * change_Z).evaluate(gradient=False)[0] for sign in (1, -1)
+            sparse.at(theta + sign * change_theta).with_inputs(Z + sign * change_Z).evaluate(gradient=False)[0]
+            for sign in (1, -1)
         )
         return (above - below) / (2 * h)
 
@@ -114,7 +115,9 @@ def test_variational_is_the_exact_one_and_has_its_gradient(name):
     moves = [(h * e, 0 * step, g) for e, g in zip(np.eye(sparse.theta.size), gradient)] + [(0.0, step, grad_Z[2, 1])]
     for change, change_Z, slope in moves:
         above, below = (
-            sparse.at(sparse.theta + s * change, sparse.Z + s * change_Z).evaluate(start=a.start, gradient=False)[0]
+            sparse.at(sparse.theta + s * change)
+            .with_inputs(sparse.Z + s * change_Z)
+            .evaluate(a.start, gradient=False)[0]
             for s in (1, -1)
         )
         # the bound is stationary to 1e-8 in q, its gradient to about the square root of that times h

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,45 @@ EVIDENCE_FTOL, LOO_FTOL = 1e-9, 1e-4
 SUBSET_FROM = 256  # rows from which the search for hyperparameters begins on a subset
 
 
-class Evidence:
+class Learned:
+    """A family and kernels, whose log-hyperparameters are one vector theta, with priors on it."""
+
+    family: Family
+    kernels: list
+    priors: Priors | None
+
+    @property
+    def theta(self) -> Array:
+        """The current log-hyperparameters."""
+        own = self.family.log_hyper if self.family.learns_phi else np.empty(0)
+        return np.concatenate([kernels_module.log_hyper(self.kernels), own])
+
+    @property
+    def bounds(self) -> Array:
+        """Bounds of `theta`, (p, 2)."""
+        own = self.family.log_hyper_bounds if self.family.learns_phi else np.empty((0, 2))
+        return np.concatenate([kernels_module.log_bounds(self.kernels), own])
+
+    def at(self, theta: Array) -> Self:
+        """The same with other hyperparameters."""
+        if theta.shape != self.theta.shape:
+            raise ValueError(f"theta must have {self.theta.size} entries; got shape {theta.shape}.")
+        other = copy.copy(self)
+        split = theta.size - (self.family.log_hyper.size if self.family.learns_phi else 0)
+        other.kernels = kernels_module.with_log_hyper(self.kernels, theta[:split])
+        if self.family.learns_phi:
+            other.family = self.family.with_log_hyper(theta[split:])
+        return other
+
+    def with_prior(self, value: float, gradient: Array) -> tuple[float, Array]:
+        """An objective and its gradient in `theta`, with the log density of the priors added."""
+        if self.priors is None:
+            return value, gradient
+        log_prior, slope = self.priors.log_density(self.theta)
+        return value + log_prior, gradient + slope
+
+
+class Evidence(Learned):
     """log q(y) and its gradient at any theta, for fixed data, family, kernels and inference method."""
 
     def __init__(
@@ -41,38 +80,13 @@ class Evidence:
         self.cache = kernels_module.Distances(self.X)
 
     @property
-    def theta(self) -> Array:
-        """The current log-hyperparameters."""
-        own = self.family.log_hyper if self.family.learns_phi else np.empty(0)
-        return np.concatenate([kernels_module.log_hyper(self.kernels), own])
-
-    @property
-    def bounds(self) -> Array:
-        """Bounds of `theta`, (p, 2)."""
-        own = self.family.log_hyper_bounds if self.family.learns_phi else np.empty((0, 2))
-        return np.concatenate([kernels_module.log_bounds(self.kernels), own])
-
-    @property
     def ftol(self) -> float:
         """Relative precision to which a search for the optimum goes."""
         return LOO_FTOL if self.objective == "loo" else getattr(self.inference, "ftol", EVIDENCE_FTOL)
 
-    def at(self, theta: Array) -> Evidence:
-        """The same evidence with other hyperparameters (shares the cache of distances)."""
-        if theta.shape != self.theta.shape:
-            raise ValueError(f"theta must have {self.theta.size} entries; got shape {theta.shape}.")
-        other = object.__new__(Evidence)
-        other.__dict__.update(self.__dict__)
-        split = theta.size - (self.family.log_hyper.size if self.family.learns_phi else 0)
-        other.kernels = kernels_module.with_log_hyper(self.kernels, theta[:split])
-        if self.family.learns_phi:
-            other.family = self.family.with_log_hyper(theta[split:])
-        return other
-
     def rows(self, index: NDArray) -> Evidence:
         """The evidence of some of the rows."""
-        other = object.__new__(Evidence)
-        other.__dict__.update(self.__dict__)
+        other = copy.copy(self)
         other.X, other.y, other.offset = self.X[index], self.y[index], self.offset[index]
         other.cache = kernels_module.Distances(other.X)
         return other
@@ -89,10 +103,7 @@ class Evidence:
         """What the hyperparameters maximise: the objective plus the log density of their priors."""
         value, gradient, approximation = (self.leave_one_out if self.objective == "loo" else self.evaluate)(start)
         assert gradient is not None
-        if self.priors is not None:
-            log_prior, slope = self.priors.log_density(self.theta)
-            value, gradient = value + log_prior, gradient + slope
-        return value, gradient, approximation
+        return *self.with_prior(value, gradient), approximation
 
     def leave_one_out(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
         """Sum of the leave-one-out log densities, its gradient in `theta`, and the approximation behind it."""

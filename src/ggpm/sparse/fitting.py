@@ -228,7 +228,7 @@ def _move_inputs(
     warm: dict[str, Any] = {"start": None}
 
     def at(x: Array) -> SparseEvidence:
-        return evidence.at(x[:p], x[p:].reshape(Z.shape) * spread)
+        return evidence.at(x[:p]).with_inputs(x[p:].reshape(Z.shape) * spread)
 
     def objective(x: Array) -> tuple[float, Array]:
         here = at(x)

@@ -17,9 +17,10 @@ K_uu was taken.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,7 @@ from ggpm._linalg import (
 from ggpm.families.base import Family
 from ggpm.inference import InferenceError, Laplace, Taylor
 from ggpm.inference.laplace import ROUNDING, SUFFICIENT
+from ggpm.objective import Learned
 from ggpm.priors import Priors
 from ggpm.sparse.passes import (
     Model,
@@ -93,7 +95,7 @@ class SparseApproximation:
         return SparsePosterior(list(m.kernels), m.Z, list(m.L), self.v, self.covariance())
 
 
-class SparseEvidence:
+class SparseEvidence(Learned):
     """The objective and its gradient at any theta, for fixed rows, family, kernels and inducing inputs."""
 
     def __init__(
@@ -104,30 +106,10 @@ class SparseEvidence:
         self.inference, self.jitter, self.priors = inference, jitter, priors
         self.sites = sites_of(inference, family.latent_dim)
 
-    @property
-    def theta(self) -> Array:
-        """The current log-hyperparameters."""
-        own = self.family.log_hyper if self.family.learns_phi else np.empty(0)
-        return np.concatenate([kernels_module.log_hyper(self.kernels), own])
-
-    @property
-    def bounds(self) -> Array:
-        """Bounds of `theta`, (p, 2)."""
-        own = self.family.log_hyper_bounds if self.family.learns_phi else np.empty((0, 2))
-        return np.concatenate([kernels_module.log_bounds(self.kernels), own])
-
-    def at(self, theta: Array, Z: Array | None = None) -> SparseEvidence:
-        """The same objective with other hyperparameters, and other inducing inputs if given."""
-        if theta.shape != self.theta.shape:
-            raise ValueError(f"theta must have {self.theta.size} entries; got shape {theta.shape}.")
-        other = object.__new__(SparseEvidence)
-        other.__dict__.update(self.__dict__)
-        split = theta.size - (self.family.log_hyper.size if self.family.learns_phi else 0)
-        other.kernels = kernels_module.with_log_hyper(self.kernels, theta[:split])
-        if self.family.learns_phi:
-            other.family = self.family.with_log_hyper(theta[split:])
-        if Z is not None:
-            other.Z = Z
+    def with_inputs(self, Z: Array) -> Self:
+        """The same objective with other inducing inputs."""
+        other = copy.copy(self)
+        other.Z = Z
         return other
 
     # ---- evaluation --------------------------------------------------------------------------------------------
@@ -143,13 +125,6 @@ class SparseEvidence:
         value, gradient, approximation = self.evaluate(start)
         assert gradient is not None
         return *self.with_prior(value, gradient), approximation
-
-    def with_prior(self, value: float, gradient: Array) -> tuple[float, Array]:
-        """The objective and its gradient in `theta`, with the log density of their priors added."""
-        if self.priors is None:
-            return value, gradient
-        log_prior, slope = self.priors.log_density(self.theta)
-        return value + log_prior, gradient + slope
 
     def model(self) -> Model:
         """What a pass must know."""
