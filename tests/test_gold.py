@@ -1,6 +1,6 @@
 """The gold standard: long NUTS runs of the same model, and GPflow's bound.
 
-NUTS needs NumPyro (``pip install numpyro``); the test is skipped without it. The values of GPflow were made by
+NUTS is NumPyro's, which comes with the extra "test". The values of GPflow were made by
 ``benchmarks/gpflow_reference.py`` (GPflow 2.11.2, TensorFlow 2.21) on the data that it defines.
 """
 
@@ -14,7 +14,6 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from cases import simulate
 from ggpm import GGPRegressor, Laplace, Taylor, Variational, families
 
-HAVE_NUMPYRO = importlib.util.find_spec("numpyro") is not None
 NAMES = ["von_mises", "dirichlet", "categorical", "poisson", "ordinal"]
 METHODS = {
     "taylor": Taylor(),
@@ -107,7 +106,6 @@ def errors(name, seed=0):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAVE_NUMPYRO, reason="needs numpyro: pip install numpyro")
 @pytest.mark.parametrize("name", NAMES)
 def test_variational_blocks_are_close_to_nuts(name):
     """Mean within 0.1 posterior sd (4000 draws know it to 0.02 or so), sds within 5 %, mean closer than Laplace's."""
