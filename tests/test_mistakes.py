@@ -5,9 +5,10 @@ import pytest
 from scipy.optimize import OptimizeResult
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from ggpm import GGPClassifier, GGPRegressor
+from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, Laplace, Variational, calibration
 from ggpm.families import (
     Beta,
+    Categorical,
     Dirichlet,
     ExponentialFamily,
     Gamma,
@@ -85,6 +86,20 @@ MISTAKES = [
     ("trials shape", lambda: FITTED["binomial"].predict_dist(X, trials=[1, 2, 3]), r"20 rows; got shape \(3,\)"),
     ("sample", lambda: FITTED["poisson"].sample_y(X, 1.5), "whole number, 0 or more; got 1.5"),
     ("q", lambda: FITTED["poisson"].predict_dist(X).quantile("a"), "q must be one number between 0 and 1; got 'a'"),
+    ("sparse, X", lambda: fit("poisson", X=1e300 * X, y=N, inducing=5), "X must be of a size"),
+    ("sparse, labels", lambda: GGPClassifier(inducing=5).fit(X, np.array(["a", 1] * 10, dtype=object)), "one type"),
+    ("sparse, offset", lambda: fit("poisson", y=N, offset=N + 1j, inducing=5), "offset must be.*complex"),
+    ("sparse, y", lambda: fit(y=N + 1j, inducing=5), "y must be numbers; got complex"),
+    ("order", lambda: GGPOrdinalClassifier(order="ab").fit(X, ["a", "b"] * 10), "order must be a list.*got 'ab'"),
+    ("order of sets", lambda: GGPOrdinalClassifier(order={"a", "b"}).fit(X, ["a", "b"] * 10), "order must be a list"),
+    ("n_classes", lambda: fit(Categorical(n_classes=2.5), y=N % 2), "n_classes must be a whole number, 2 or more"),
+    ("n_levels", lambda: fit(Ordinal(n_levels=1), y=N % 2), "n_levels must be a whole number, 2 or more; got 1"),
+    ("epsilon", lambda: fit(Dirichlet(zeros_epsilon="a"), y=P), "zeros_epsilon must be a positive number; got 'a'"),
+    ("max_iter", lambda: Laplace(max_iter=-1), "max_iter must be a whole number, 1 or more; got -1"),
+    ("tol", lambda: Variational(tol=0), "tol must be a positive number; got 0"),
+    ("inference class", lambda: fit("poisson", y=N, inference=Laplace), r"not its class. Try Laplace\(\)"),
+    ("levels", lambda: calibration(FITTED["poisson"], X, N, levels="a"), "levels must be one number.*got 'a'"),
+    ("region", lambda: FITTED["poisson"].predict_dist(X).interval(2), "level must be one number.*got 2"),
     ("offset", lambda: fit("poisson", y=N, offset=N + 1j), "offset must be one number per row.*complex"),
     *(
         (f"optimizer, {name}", lambda a=answer: fit("poisson", kernel=RBF(), optimizer=lambda f, x, b: a, y=N),

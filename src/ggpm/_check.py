@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -74,3 +74,67 @@ def check_whole(value: Any, name: str, least: int) -> None:
     """
     if not isinstance(value, Integral) or value < least:
         raise ValueError(f"{name} must be a whole number, {least} or more; got {value!r}.")
+
+
+def check_positive(value: Any, name: str) -> None:
+    """Raise ValueError unless the value is one positive, finite number.
+
+    >>> check_positive("small", "tol")
+    Traceback (most recent call last):
+    ...
+    ValueError: tol must be a positive number; got 'small'.
+    """
+    if not isinstance(value, Real) or not 0 < float(value) < float("inf"):
+        raise ValueError(f"{name} must be a positive number; got {value!r}.")
+
+
+def check_level(value: Any, name: str) -> None:
+    """Raise ValueError unless the value is one number between 0 and 1.
+
+    >>> check_level(95, "level")
+    Traceback (most recent call last):
+    ...
+    ValueError: level must be one number between 0 and 1; got 95.
+    """
+    if not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise ValueError(f"{name} must be one number between 0 and 1; got {value!r}.")
+
+
+def check_squares(X: NDArray[np.float64]) -> None:
+    """Raise ValueError if squared distances between rows of X may overflow.
+
+    >>> check_squares(np.array([[1e200]]))
+    Traceback (most recent call last):
+    ...
+    ValueError: X must be of a size whose squares are finite; got values up to 1e+200. Divide the inputs by a constant.
+    """
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.sum(np.square(np.abs(X).max(axis=0, initial=0.0)))):
+            raise ValueError(
+                f"X must be of a size whose squares are finite; got values up to {np.abs(X).max():.3g}. Divide the "
+                "inputs by a constant."
+            )
+
+
+def check_labels(y: NDArray) -> None:
+    """Name labels that cannot be sorted: missing ones, text among numbers, dates.
+
+    >>> check_labels(np.array(["a", 1], dtype=object))
+    Traceback (most recent call last):
+    ...
+    ValueError: the labels in y must be of one type; got int and str. Try y.astype(str).
+    """
+    if y.dtype.kind in "cmM":
+        raise ValueError(f"y must be labels (text, integers or booleans); got {y.dtype}. Try y.astype(str).")
+    if y.dtype != object:
+        return
+    labels = y.ravel().tolist()
+    missing = [row for row, label in enumerate(labels) if label is None or label != label]
+    if missing:
+        raise ValueError(
+            f"y must have a label in every row; row {missing[0]} has none or NaN ({len(missing)} such row(s)). Drop "
+            "those rows."
+        )
+    if len({isinstance(label, str) for label in labels}) > 1:
+        kinds = sorted({type(label).__name__ for label in labels})
+        raise ValueError(f"the labels in y must be of one type; got {' and '.join(kinds)}. Try y.astype(str).")

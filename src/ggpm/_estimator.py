@@ -16,7 +16,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ggpm import _frames, priors
-from ggpm._check import as_numbers, check_whole, refuse_masked
+from ggpm._check import as_numbers, check_squares, check_whole, refuse_masked
 from ggpm._optimize import Optimum, maximise, warn_unconverged
 from ggpm._output import FramedOutput
 from ggpm._text import did_you_mean
@@ -102,7 +102,7 @@ class GGP(FramedOutput, BaseEstimator):
 
             return fit_sparse(self, X, y, offset)
         X = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=1)
-        _check_scale(X)
+        check_squares(X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         family, y = self._resolve_family(y)
@@ -210,6 +210,8 @@ class GGP(FramedOutput, BaseEstimator):
                     f"{did_you_mean(self.inference, INFERENCES)}"
                 )
             return INFERENCES[self.inference]()
+        if isinstance(self.inference, type):
+            raise TypeError(f"inference must be an object, not its class. Try {self.inference.__name__}().")
         if not hasattr(self.inference, "infer"):
             raise TypeError(f"inference must be a name or an object with settings; got {self.inference!r}.")
         return self.inference
@@ -359,12 +361,3 @@ def _as_trials(trials: Any, m: int, family: Family) -> Array | None:
     if bad.any():
         raise ValueError(f"trials must be positive integers; got {out[bad][0]:g}.")
     return np.broadcast_to(out, (m,))
-
-
-def _check_scale(X: Array) -> None:
-    with np.errstate(over="ignore"):
-        if not np.isfinite(np.sum(np.square(np.abs(X).max(axis=0)))):
-            raise ValueError(
-                f"X must be of a size whose squares are finite; got values up to {np.abs(X).max():.3g}. Divide the "
-                "inputs by a constant."
-            )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm import _frames
+from ggpm._check import check_level
 from ggpm.families.support import Circle
 from ggpm.predictive import Predictive
 from ggpm.regions import log_density
@@ -109,6 +110,8 @@ def calibration(
     >>> bool(0.7 < report.coverage[2] <= 1.0)
     True
     """
+    for level in levels:
+        check_level(level, "every one of levels")
     codes = model._codes(y)
     family = model.family_
     encoded = family.encode(codes)

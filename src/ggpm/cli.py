@@ -524,7 +524,7 @@ class _progress:
 
     def __init__(self, text: str) -> None:
         state = TextColumn("{task.fields[state]}", style="dim", markup=False)
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), state)
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(12), TimeElapsedColumn(), state)
         self.bar = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
         self.task = self.bar.add_task(text, total=None, state="")
 

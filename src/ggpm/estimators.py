@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from ggpm import _frames, families
+from ggpm._check import as_array, check_labels
 from ggpm._estimator import GGP
 from ggpm.families.base import Family
 from ggpm.families.support import Real
@@ -154,7 +155,7 @@ class _ClassifierBase(ClassifierMixin, GGP):
         if y.ndim > 2 or (y.ndim == 2 and y.shape[1] != 1):
             raise ValueError(f"y must be one label per row; got an array of shape {y.shape}.")
         y = column_or_1d(y, warn=_frames.kind_of(given) is None)
-        _check_labels(y)
+        check_labels(y)
         check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=1, input_name="y")
         check_classification_targets(y)
         self.classes_ = self._order(y, _frames.order_of(given))
@@ -224,24 +225,6 @@ class _ClassifierBase(ClassifierMixin, GGP):
         ('setosa', True)
         """
         return self.predict_dist(X, offset=offset).top_k(k)
-
-
-def _check_labels(y: NDArray) -> None:
-    """Name labels that cannot be told apart by sorting: missing ones, and text among numbers."""
-    if y.dtype.kind in "cmM":
-        raise ValueError(f"y must be labels (text, integers or booleans); got {y.dtype}. Try y.astype(str).")
-    if y.dtype != object:
-        return
-    labels = y.tolist()
-    missing = [row for row, label in enumerate(labels) if label is None or label != label]
-    if missing:
-        raise ValueError(
-            f"y must have a label in every row; row {missing[0]} has none or NaN ({len(missing)} such row(s)). Drop "
-            "those rows."
-        )
-    kinds = sorted({type(label).__name__ for label in labels})
-    if len({isinstance(label, str) for label in labels}) > 1:
-        raise ValueError(f"the labels in y must be of one type; got {' and '.join(kinds)}. Try y.astype(str).")
 
 
 class GGPClassifier(_ClassifierBase):
@@ -323,7 +306,9 @@ class GGPOrdinalClassifier(_ClassifierBase):
                     stacklevel=5,
                 )
             return labels
-        order = np.asarray(chosen)
+        order = as_array(chosen, "order")
+        if order.ndim != 1 or isinstance(chosen, set):
+            raise ValueError(f"order must be a list of the labels, lowest first; got {chosen!r}.")
         if len(set(order.tolist())) != len(order):
             raise ValueError(f"order must list every label once; got {list(chosen)}.")
         missing = [repr(label) for label in np.unique(y).tolist() if label not in set(order.tolist())]

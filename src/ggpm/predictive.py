@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, logsumexp, ndtr, ndtri
 
-from ggpm._check import check_whole
+from ggpm._check import check_level, check_whole
 from ggpm._quadrature import centred_nodes, square_root, standard_normal_nodes
 from ggpm.families.base import Family
 from ggpm.families.support import Circle, Support
@@ -231,8 +231,7 @@ class Predictive:
         >>> p.quantile(0.9)
         array([4., 4.])
         """
-        if not isinstance(q, Real) or not 0 < q < 1:
-            raise ValueError(f"q must be one number between 0 and 1; got {q!r}.")
+        check_level(q, "q")
         normal = self._normal()
         if normal is not None:
             mean, sd = normal
@@ -328,8 +327,7 @@ class Predictive:
         >>> p.interval(0.9).shape
         (2, 2)
         """
-        if not isinstance(level, Real) or not 0 < level < 1:
-            raise ValueError(f"level must be one number between 0 and 1; got {level!r}.")
+        check_level(level, "level")
         if self.family.finite:
             return _smallest_set(self._moment(), level)
         if isinstance(self.family.support, Circle):

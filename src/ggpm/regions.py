@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from ggpm._check import check_level, check_whole
 from ggpm._quadrature import standard_normal_nodes
 from ggpm.posterior import batches
 
@@ -188,8 +189,8 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
     >>> region.contains(np.array([[0.3, 0.3, 0.4]])), region.contains(np.array([[0.98, 0.01, 0.01]]))
     (array([ True]), array([False]))
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1; got {level}.")
+    check_level(level, "level")
+    check_whole(n_draws, "n_draws", 1)
     if predictive.family.support.integer:
         raise ValueError(f"{type(predictive.family).__name__} outputs have no density; try interval() or quantile().")
     draws = predictive.sample(n_draws, 0)

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ggpm._check import check_whole
 from ggpm._special import log_softmax
 from ggpm.families._softmax import expected_logsumexp
 from ggpm.families.base import Array
@@ -51,6 +52,8 @@ class Categorical(Multinomial):
         return Codes(n_codes=self.latent_dim or self.n_classes)
 
     def resolve(self, y: Any) -> Self:
+        if self.n_classes is not None:
+            check_whole(self.n_classes, "n_classes", 2)
         codes = self.support.validate(y)
         d = self.n_classes or (int(codes.max()) + 1 if codes.size else 0)
         if d > max(1000, 10 * codes.size):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, digamma
 
-from ggpm._check import as_numbers
+from ggpm._check import as_numbers, check_positive
 from ggpm._special import (
     digamma_increment,
     information_gap,
@@ -114,8 +114,7 @@ class Dirichlet(Family):
     # ---- data --------------------------------------------------------------------------------------------
     def resolve(self, y: Any) -> Self:
         _ = self._link
-        if not self.zeros_epsilon > 0:
-            raise ValueError(f"zeros_epsilon must be positive; got {self.zeros_epsilon!r}.")
+        check_positive(self.zeros_epsilon, "zeros_epsilon")
         rows = self.encode(y)
         out = super().resolve(self.decode(rows))
         out.latent_dim, out._n_rows = rows.shape[1], rows.shape[0]

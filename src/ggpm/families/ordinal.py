@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
+from ggpm._check import check_whole
 from ggpm.families._stable import truncated_log_mass, truncated_normal
 from ggpm.families.base import Array, Bounds, ScalarFamily
 from ggpm.families.support import Codes
@@ -65,6 +66,8 @@ class Ordinal(ScalarFamily):
     # ---- data ----------------------------------------------------------------------------------------------
     def resolve(self, y: Any) -> Self:
         self._check_phi()
+        if self.n_levels is not None:
+            check_whole(self.n_levels, "n_levels", 2)
         if self.phi is not None:
             self._check_cuts()
         codes = self.encode(y)

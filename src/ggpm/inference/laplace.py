@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm._check import check_positive, check_whole
 from ggpm._linalg import NotPositiveDefinite
 from ggpm.curvature import Curvature
 from ggpm.inference._pullback import Cotangent, as_marginals, is_diagonal, posterior_map, shaped
@@ -61,6 +62,10 @@ class Laplace:
 
     max_iter: int = 100
     tol: float = 1e-18
+
+    def __post_init__(self) -> None:
+        check_whole(self.max_iter, "max_iter", 1)
+        check_positive(self.tol, "tol")
 
     def infer(self, problem: Problem, K: Sequence[Array], start: tuple[Array, Array] | None = None) -> Approximation:
         """Posterior at the mode; ``start`` is the `start` of an earlier result."""

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas
 from scipy.sparse.linalg import LinearOperator, gmres
 
+from ggpm._check import check_positive, check_whole
 from ggpm._linalg import NotPositiveDefinite, fortran, mirror
 from ggpm._quadrature import ACCURACIES
 from ggpm.curvature import Blocks, Curvature, Diagonal, Marginals
@@ -83,6 +84,8 @@ class Variational:
     tol: float = 1e-6
 
     def __post_init__(self) -> None:
+        check_whole(self.max_iter, "max_iter", 1)
+        check_positive(self.tol, "tol")
         if self.sites not in ("auto", "blocks", "factorised"):
             raise ValueError(f"sites must be 'auto', 'blocks' or 'factorised'; got {self.sites!r}.")
         if self.accuracy not in ACCURACIES:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm._check import as_numbers, check_labels, check_squares
 from ggpm.families.base import Family
 from ggpm.sparse.rows import Chunk
 
@@ -54,6 +55,7 @@ def checked_inputs(chunk: Chunk, n_features: int) -> Array:
             f"Input X contains {kind}: {where(chunk)}, {len(bad)} value(s), the first in row "
             f"{chunk.start + int(bad[0][0])}, column {int(bad[0][1])}. Remove or impute those rows before fitting."
         )
+    check_squares(X)
     return X
 
 
@@ -61,7 +63,7 @@ def offset_of(chunk: Chunk, D: int) -> Array:
     """The offset of a chunk, (c, D)."""
     if chunk.offset is None:
         return np.zeros((len(chunk), D))
-    out = np.asarray(chunk.offset, dtype=float)
+    out = as_numbers(chunk.offset, f"{where(chunk)}: offset", "one number per row")
     out = out[:, None] if out.ndim == 1 else out
     if out.shape not in {(len(chunk), 1), (len(chunk), D)}:
         raise ValueError(
@@ -99,11 +101,9 @@ def survey(chunk: Chunk, n_features: int, labels: bool) -> dict[str, Any]:
             f"{where(chunk)}: X has {len(chunk)} rows and y {len(y)}. Give X and y the same rows and partitions."
         )
     if labels:
+        check_labels(y)
         return {"labels": np.unique(y)}
-    try:
-        numbers = y.astype(float)
-    except (TypeError, ValueError) as err:
-        raise ValueError(f"{where(chunk)}: y must be numbers; {err}.") from None
+    numbers = as_numbers(y, f"{where(chunk)}: y", "numbers")
     if not np.all(np.isfinite(numbers)):
         bad = int(np.argwhere(~np.isfinite(numbers))[0][0])
         raise ValueError(

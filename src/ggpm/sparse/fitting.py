@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names, check_consistent_length, validate_data
 
 from ggpm import _frames, priors
+from ggpm._check import as_numbers
 from ggpm._optimize import Optimum, maximise, warn_unconverged
 from ggpm.kernels import median_distance, resolve_kernel
 from ggpm.objective import WarmObjective
@@ -111,7 +112,7 @@ def _source(estimator: Any, X: Any, y: Any, offset: Any, chunk_rows: int) -> Row
         y = y if isinstance(y, np.ndarray) else _frames.values_of(y)
         check_consistent_length(X, y)
         if offset is not None:
-            offset = np.asarray(offset, dtype=float)
+            offset = as_numbers(offset, "offset", "one number per row")
             check_consistent_length(X, offset)
         return ArrayRows(X, y, offset, chunk_rows=chunk_rows)
     estimator.n_features_in_ = rows.n_features
