@@ -539,7 +539,7 @@ def test_multinomial_totals_trials_and_constant():
         (Dirichlet(), [[-0.5, 1.5]], "negative parts"),
         (Dirichlet(link="log"), [[0.5, 0.5]], "link must be 'softplus' or 'exp'; got 'log'"),
         (Dirichlet(zeros="drop"), [[0.5, 0.5]], "zeros must be 'error', 'additive' or 'squeeze'"),
-        (Dirichlet(zeros="additive", zeros_epsilon=0.0), [[0.5, 0.5]], "zeros_epsilon must be positive"),
+        (Dirichlet(zeros="additive", zeros_epsilon=0.0), [[0.5, 0.5]], "zeros_epsilon must be a positive number"),
         (Dirichlet(closure=True), [[1.0, 2.0], [0.0, 0.0]], "row 1 is all zeros"),
         (Dirichlet(closure=True), [[1.0, -2.0]], "negative parts"),
     ],
