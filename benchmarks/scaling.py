@@ -176,9 +176,11 @@ def whole_fit(n: int, M: int) -> dict:
         "held_out_log_density": round(float(np.mean(model.log_predictive_density(X_test, y_test))), 4),
     }
     assert piece == model._evidence.model().piece_rows
+    products = 0.0
     for name in ("newton", "gradient"):
         times = rows.seconds[f"{name}_pass"]
         alone = 0.5 * (before_fit[name] + products_alone(n, M, piece, 2, name))
+        products += alone * len(times)
         out[name] = {
             "median_seconds": round(float(np.median(times)), 2),
             "slowest_seconds": round(max(times), 2),
@@ -186,6 +188,8 @@ def whole_fit(n: int, M: int) -> dict:
             "share_median": round(alone / float(np.median(times)), 3),
             "share_slowest": round(alone / max(times), 3),
         }
+    # the movement of the mode, and values along a step, have no products of order M²
+    out["share_of_all_passes"] = round(products / sum(map(sum, rows.seconds.values())), 3)
     out["mode_median_seconds"] = round(float(np.median(rows.seconds["mode_pass"])), 2)
     return out
 
