@@ -7,13 +7,18 @@
 (1,)
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ggpm import families
 from ggpm.calibration import calibration
 from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, log_predictive_density_scorer
 from ggpm.inference import Laplace, Taylor, Variational
-from ggpm.persistence import LoadError, load, save
 from ggpm.predictive import Predictive
-from ggpm.sparse import Inducing
+
+if TYPE_CHECKING:
+    from ggpm.persistence import LoadError, load, save
+    from ggpm.sparse import Inducing
 
 __version__ = "0.1.0"
 
@@ -33,3 +38,11 @@ __all__ = [
     "log_predictive_density_scorer",
     "save",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Files and inducing points are imported when they are first asked for: most programs need neither."""
+    homes = {"LoadError": "persistence", "load": "persistence", "save": "persistence", "Inducing": "sparse.inducing"}
+    if name in homes:
+        return getattr(importlib.import_module(f"ggpm.{homes[name]}"), name)
+    raise AttributeError(f"module 'ggpm' has no attribute {name!r}")
