@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 
 SHORT_SEARCH = 12  # iterations after which starts are compared
 # Relative precision of the optimum. Leave-one-out densities are not stationary in the sites, so that they are known
-# only about as well as the sites are; their statistical error is a hundred times as large as this.
-EVIDENCE_FTOL, LOO_FTOL = 1e-9, 1e-4
+# only about as well as the sites are; their statistical error is some hundred times as large as this.
+EVIDENCE_FTOL, LOO_FTOL = 1e-9, 1e-3
 SUBSET_FROM = 256  # rows from which the search for hyperparameters begins on a subset
 
 
@@ -157,7 +157,8 @@ def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Arra
     start, inverse_hessian = subset_start(part, starts)
     low, high = evidence.bounds.T
     try:
-        found = maximise(WarmObjective(part), start, part.bounds, ftol=1e-6, inverse_hessian=inverse_hessian)
+        ftol = max(1e-6, evidence.ftol)
+        found = maximise(WarmObjective(part), start, part.bounds, ftol=ftol, inverse_hessian=inverse_hessian)
         if not np.all((found.theta > low) & (found.theta < high)):
             # a parameter that is not needed, or a part that shows nothing: all rows decide
             measure = Evidence.leave_one_out if evidence.objective == "loo" else Evidence.evaluate

@@ -149,7 +149,7 @@ class Variational:
         """Cotangents of the kernel matrices and gradient in phi of any quantity of the fitted sites.
 
         The sites are a fixed point, xi = F(xi, K, phi), so the cotangent of the sites solves
-        s = s_0 + (dF/dxi)^T s, one linear system of the size of the sites, solved as precisely as the sites were.
+        s = s_0 + (dF/dxi)^T s, one linear system of the size of the sites, solved about as precisely as the sites were.
         """
         assert isinstance(approximation, VariationalApproximation)
         a, p, like = approximation, approximation.problem, approximation.start[1]
@@ -174,7 +174,7 @@ class Variational:
         lam_0, U_0 = to.sites(mean_0, V_0)
         lam_0, U_0 = lam_0 + cotangent.z, U_0 + shaped(cotangent.U, diagonal) - outer(cotangent.z)
         rhs = np.concatenate([lam_0.ravel(), U_0.ravel()])
-        s, info = gmres(LinearOperator((rhs.size, rhs.size), system), rhs, rtol=self.tol, maxiter=40, restart=50)
+        s, info = gmres(LinearOperator((rhs.size, rhs.size), system), rhs, rtol=10 * self.tol, maxiter=40, restart=50)
         if info != 0:
             raise InferenceError("the sensitivity of the sites to the hyperparameters could not be solved for")
         lam, sites = _unflat(s, like)
