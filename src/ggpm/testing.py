@@ -17,7 +17,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from ggpm.curvature import Blocks
 from ggpm.families._integration import Rule
 from ggpm.families.base import Family
-from ggpm.families.support import Circle
+from ggpm.families.support import Circle, Simplex
 from ggpm.inference import Laplace, Taylor
 from ggpm.objective import Evidence
 from ggpm.predictive import Predictive
@@ -365,6 +365,8 @@ def _moments(c: _Case) -> None:
             values = np.eye(len(moment))[rule.y.astype(int)]
         elif isinstance(f.support, Circle):
             values = np.stack([np.cos(nodes), np.sin(nodes)], axis=-1)
+        elif isinstance(f.support, Simplex):
+            values = nodes  # shares, whatever the user's total
         else:
             values = rule.y[:, 0] if f.countable and np.ndim(moment) == 0 else rule.y
         if values.shape[1:] != np.shape(moment):

@@ -68,6 +68,7 @@ class ExponentialFamily(Family):
     """
 
     curvature: ClassVar[type | None] = None
+    _phi_ndims = (0, 1, 2)  # a user may override log_hyper for any of them
     expansion_ridge: ClassVar[float] = 1.0
     """Precision of the Gaussian about zero that keeps the default expansion point finite."""
     _row_ndim: int | None = None  # axes of one encoded observation, set by resolve
