@@ -44,7 +44,9 @@ def test_default_number_of_processes_is_that_of_the_cores_this_process_may_use(m
 
 def test_published_folder_holds_rows_tables_and_figure(tmp_path, capsys):
     report = triangle.run(TRIANGLE, 0, QUIET)
-    publish(report, tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)  # neither the tasks nor the figure may chatter
+        publish(report, tmp_path)
     folder = tmp_path / "triangle"
     with (folder / "results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -77,6 +79,7 @@ def test_shapes_are_rotations_of_one_triangle_by_the_heading():
     assert np.std(noisy - noisy.mean(axis=0)) == pytest.approx(0.1, rel=0.03)  # 24000 draws: 0.5 % standard error
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_every_size_of_a_trial_sees_the_same_shapes():
     stream = seeds(0, 1)[0]
     rows = {n: triangle.trial(TRIANGLE, (0, n, stream)) for n in (4, 6)}
@@ -190,6 +193,7 @@ def test_one_against_all_probabilities_are_spoilt_by_laplace_and_not_by_normalis
     assert laplace > 0.1 > 0.045 > variational
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_simplex_figure_is_drawn(tmp_path):
     simplex.draw(SIMPLEX, seeds(0, 1)[0], tmp_path / "maps.png")
     assert io.imread(tmp_path / "maps.png").shape[0] > 500

@@ -6,6 +6,7 @@ import csv
 import importlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -114,10 +115,16 @@ class Runner:
 
 
 def _one(function: Callable[[Any], list[Row]], index: int, task: Any) -> tuple[int, list[Row]]:
-    # A hyperparameter at its bound or a flat optimum is a fact of the tables, not news for the screen.
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with threadpool_limits(1), _quiet():
         return index, function(task)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """A hyperparameter at its bound or a flat optimum is a fact of the tables, not news for the screen."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 def _square_row(task: int) -> list[Row]:
@@ -164,7 +171,8 @@ def publish(report: Report, out: Path) -> None:
         console.print(note)
     if report.draw is not None:
         require("matplotlib").use("Agg")
-        report.draw(folder / f"{report.name}.png")
+        with _quiet():  # figures fit models of their own
+            report.draw(folder / f"{report.name}.png")
     names = "results.csv, summary.csv" + (f", {report.name}.png" if report.draw is not None else "")
     console.print(f"written: {folder}/ ({names})")
 
