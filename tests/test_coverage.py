@@ -91,7 +91,7 @@ def transforms_at_the_truth(name, replications=300, n=15):
         trials = rng.integers(1, 12, n + 1).astype(float) if family.countable else None
         y = family.sample(eta, rng, trials)
         model = GGPRegressor(family, kernel, inference="variational", optimizer=None).fit(X[:n], y[:n])
-        out.append(calibration(model, X[n:], y[n:], random_state=seed).pit.reshape(1, -1)[0, 0])
+        out.append(calibration(model, X[n:], y[n:], random_state=10**6 + seed).pit.reshape(1, -1)[0, 0])
     return np.array(out)
 
 

@@ -234,9 +234,9 @@ class Variational:
             history[:] = history[-1:]
         if state.coupled and (new := accept(*ahead)) is not None:
             return new
-        # the natural gradient itself: some step along it must lead upwards
+        # the natural gradient itself: some step along it must lead upwards, a shorter one than that just refused
         lam, U = target
-        t = 1.0
+        t = 0.5 if state.coupled else 1.0
         for _ in range(30):
             if (new := accept((1 - t) * state.lam + t * lam, _mix(state.U, U, t))) is not None:
                 return new
