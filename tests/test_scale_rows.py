@@ -202,17 +202,17 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_parquet_file(tmp_path):
-    """A file seven times as large, 58 and then 403 MB as numbers, is fitted and predicted in the same memory."""
+    """A file eight times as large, 14 and then 115 MB as numbers, is fitted and predicted in the same memory."""
     (tmp_path / "streamed.py").write_text(STREAMED)
     peaks = []
-    for n in (800_000, 5_600_000):
+    for n in (200_000, 1_600_000):
         done = subprocess.run(
             [sys.executable, "streamed.py", str(n)], cwd=tmp_path, capture_output=True, text=True, timeout=900
         )
         assert done.returncode == 0, done.stderr
         peaks.append(int(done.stdout))
-    # a tenth of the data that came on top; what the allocators of Arrow and of the system keep varies by some 20 MB
-    assert peaks[1] - peaks[0] < 0.1 * 4_800_000 * 9 * 8, peaks
+    # less than a third of the data that came on top: what the allocators of Arrow and of the system keep varies
+    assert peaks[1] - peaks[0] < 0.3 * 1_400_000 * 9 * 8, peaks
 
 
 # ---- Dask ----------------------------------------------------------------------------------------------------------

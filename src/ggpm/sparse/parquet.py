@@ -270,7 +270,7 @@ def _arrow() -> tuple[Any, Any]:
 def _open(name: str) -> Any:
     pa, pq = _arrow()
     try:
-        return pq.ParquetFile(name)
+        return pq.ParquetFile(name, pre_buffer=False)  # or Arrow reads ahead to the end of the file
     except pa.ArrowInvalid as err:
         raise ValueError(f"{name} is not a Parquet file ({err}).") from None
 
