@@ -193,8 +193,11 @@ def neighbours(rows: list[Row], settings: Settings) -> Table:
         for (method, mine), following in zip(ranked, [*ranked[1:], None]):
             p = None if following is None else p_value(mine, following[1])
             mark = "" if p is None else ("yes" if p < SIGNIFICANT else "no")
-            body.append([n, method, float(mine.mean()), "" if p is None else f"{p:.1e}", mark])
-    columns = ["n", "method", "mean error", "p against the next", f"p < {SIGNIFICANT:g}"]
+            # ratios of errors: a trial in which one method fails altogether weighs less
+            of_logs = None if following is None else p_value(np.log(mine), np.log(following[1]))
+            cells = ["" if value is None else f"{value:.1e}" for value in (p, of_logs)]
+            body.append([n, method, float(mine.mean()), cells[0], mark, cells[1]])
+    columns = ["n", "method", "mean error", "p against the next", f"p < {SIGNIFICANT:g}", "p of log errors"]
     return Table("Best kernel per method, in order of error; paired t-tests between neighbours", columns, body)
 
 
