@@ -95,16 +95,71 @@ def refits(model, X, y, rows=None):
     return np.array(out)
 
 
+def fitted(name, inference, n, seed):
+    X, y, family = simulate(name, n=n, seed=seed)
+    kernel = ConstantKernel(1.0) * RBF(1.0) + ConstantKernel(0.3)
+    return GGPRegressor(family, kernel, inference=inference, optimizer=None).fit(X, y), X, y
+
+
+SCALAR = [name for name, (family, example) in FAMILIES.items() if family.resolve(example).latent_dim == 1]
+
+
 @pytest.mark.parametrize("inference", ["laplace", "variational"])
-@pytest.mark.parametrize("name", ["bernoulli", "poisson", "gamma", "von_mises", "ordinal", "categorical", "dirichlet"])
+@pytest.mark.parametrize(
+    "name",
+    ["bernoulli", "poisson", "gamma", "inverse_gaussian", "von_mises", "ordinal", "categorical", "dirichlet"],
+)
 def test_close_to_refits(name, inference):
     """Within 0.02 nats per point on average."""
-    X, y, family = simulate(name, n=60, seed=3)
-    model = GGPRegressor(family, ConstantKernel(1.0) * RBF(1.0) + ConstantKernel(0.3), inference=inference)
-    model.set_params(optimizer=None).fit(X, y)
+    model, X, y = fitted(name, inference, n=60, seed=3)
     rows = np.arange(0, 60, 6)
     difference = model.loo().pointwise[rows] - refits(model, X, y, rows)
     assert np.abs(difference).mean() < 0.02, (np.abs(difference).mean(), np.abs(difference).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inference", ["laplace", "variational"])
+@pytest.mark.parametrize("name", SCALAR)
+def test_close_to_refits_in_every_row(name, inference):
+    for seed in range(3):
+        model, X, y = fitted(name, inference, n=40, seed=seed)
+        difference = np.abs(model.loo().pointwise - refits(model, X, y))
+        assert difference.mean() < 0.02, (seed, difference.mean(), difference.max())
+
+
+@pytest.mark.parametrize("inference", ["laplace", "variational"])
+def test_what_the_neighbours_change(inference):
+    """Curvatures that depend strongly on the latent: too far from refits while the other rows keep their sites."""
+    model, X, y = fitted("inverse_gaussian", inference, n=40, seed=1)
+    expected = refits(model, X, y)
+    found = {k: np.abs(model.loo(neighbours=k).pointwise - expected).mean() for k in (0, 4, 8)}
+    assert found[0] > 0.02 > 2 * found[4] > 4 * found[8], found
+
+
+@pytest.mark.parametrize("inference", ["laplace", Variational(tol=1e-9)])
+@pytest.mark.parametrize("name", SCALAR)
+def test_with_all_rows_as_neighbours_it_is_a_refit(name, inference):
+    model, X, y = fitted(name, inference, n=12, seed=2)
+    loo, rows = model.loo(neighbours=11), np.arange(0, 12, 3)
+    assert loo.responded.all()
+    np.testing.assert_allclose(loo.pointwise[rows], refits(model, X, y, rows), atol=1e-7)
+
+
+def test_a_row_without_a_proper_small_model_stays_a_plain_cavity():
+    """Negative curvature among the rows that keep their sites; the result says which row it was."""
+    model, _, _ = fitted("inverse_gaussian", "variational", n=40, seed=1)
+    loo, plain = model.loo(neighbours=24), model.loo(neighbours=0)
+    assert 0 < np.sum(~loo.responded) < 4
+    np.testing.assert_array_equal(loo.pointwise[~loo.responded], plain.pointwise[~loo.responded])
+    assert not plain.responded.any()
+
+
+def test_neighbours_are_a_number():
+    model, _, _ = fitted("poisson", "laplace", n=5, seed=0)
+    with pytest.raises(ValueError, match="neighbours"):
+        model.loo(neighbours=-1)
+    with pytest.raises((TypeError, ValueError), match="neighbours"):
+        model.loo(neighbours=2.5)
 
 
 def test_learning_by_leave_one_out():

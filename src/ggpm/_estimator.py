@@ -23,7 +23,7 @@ from ggpm._text import did_you_mean
 from ggpm.families.base import Family
 from ggpm.inference import INFERENCES, Approximation
 from ggpm.kernels import median_distance, resolve_kernel, shorter_starts
-from ggpm.loo import LeaveOneOut, log_densities
+from ggpm.loo import LeaveOneOut, leave_one_out
 from ggpm.objective import Evidence, WarmObjective, subset_start
 from ggpm.posterior import Posterior, SolveLater
 from ggpm.predictive import Predictive
@@ -235,26 +235,38 @@ class GGP(FramedOutput, BaseEstimator):
         value, gradient, _ = at.evaluate(gradient=eval_gradient)
         return (value, gradient) if eval_gradient else value
 
-    def loo(self) -> LeaveOneOut:
+    def loo(self, *, neighbours: int = 8) -> LeaveOneOut:
         """Leave-one-out log predictive densities of the training rows, from the fitted sites, without refitting.
+
+        Parameters
+        ----------
+        neighbours : int
+            How many other rows, those with the largest posterior covariance with the row that is left out, get new
+            sites in answer to its absence; all others keep theirs. 0: all keep theirs, as in ``objective="loo"``. Used
+            with one latent dimension, for Laplace and variational inference: Taylor's sites would not change.
 
         Returns
         -------
         LeaveOneOut
-            With ``pointwise`` (n,), ``total``, ``mean`` and the ``standard_error`` of the total.
+            With ``pointwise`` (n,), ``total``, ``mean``, the ``standard_error`` of the total, and ``responded`` (n,),
+            the rows that others answered to.
 
         Examples
         --------
         >>> from ggpm import GGPRegressor
         >>> X = np.linspace(0, 1, 12)[:, None]
-        >>> GGPRegressor("poisson", optimizer=None).fit(X, np.arange(12)).loo().pointwise.shape
+        >>> model = GGPRegressor("poisson", optimizer=None).fit(X, np.arange(12))
+        >>> model.loo().pointwise.shape
         (12,)
+        >>> round(abs(model.loo(neighbours=11).mean - model.loo().mean), 3), model.loo(neighbours=0).responded.any()
+        (0.0, np.False_)
         """
         check_is_fitted(self)
+        check_whole(neighbours, "neighbours", 0)
         if not isinstance(getattr(self, "_evidence", None), Evidence):
             raise ValueError("leave-one-out needs the exact posterior of all training rows: fit with inducing=None.")
         approximation = getattr(self, "_approximation", None) or self._evidence.evaluate(gradient=False)[2]
-        return LeaveOneOut(log_densities(approximation))
+        return leave_one_out(approximation, self._evidence.inference, neighbours)
 
     # ---- prediction ----------------------------------------------------------------------------------------------
     def predict_latent(self, X: Any, *, offset: Any = None) -> tuple[Array, Array]:

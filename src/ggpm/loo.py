@@ -6,25 +6,34 @@ Dividing row i's own site out of its posterior marginal leaves the *cavity*, the
     log p(y_i | y_-i) = log of the integral of p(y_i | f) N(f | m_c, V_c).
 
 For Taylor inference (and the Gaussian family) that is exactly the result of a refit, because the sites of the
-other rows do not depend on row i; for Laplace and variational inference it is first order in their change.
+other rows do not depend on row i; for Laplace and variational inference it is first order in their change. What is
+reported follows the change further (`respond`): the rows S that know most of row i get new sites. Their prior is the
+cavity of the whole set, in which every other row keeps its site,
+
+    C = (V_SS^-1 - U_S)^-1,        c = m_S - C z_S,
+
+and inference without row i in that small model gives the mean and variance of row i. With all rows in S it is a refit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ggpm._quadrature import matched_nodes
-from ggpm.curvature import Diagonal
+from ggpm.curvature import Blocks, Diagonal
 from ggpm.families.base import Family
 from ggpm.inference._expectations import cholesky_pullback, place
 from ggpm.inference._pullback import Cotangent, symmetric
-from ggpm.inference.base import Approximation, InferenceError
+from ggpm.inference.base import Approximation, InferenceError, Problem
+from ggpm.inference.taylor import Taylor
 from ggpm.posterior import batches
+from ggpm.predictive import Predictive
 
 __all__ = ["LeaveOneOut"]
 
@@ -47,6 +56,8 @@ class LeaveOneOut:
 
     pointwise: Array
     """log p(y_i | all other rows), (n,)."""
+    responded: NDArray[np.bool_] | None = None
+    """Rows whose absence the sites of the nearest other rows answered to, (n,); the rest are plain cavities."""
 
     @property
     def total(self) -> float:
@@ -67,6 +78,62 @@ class LeaveOneOut:
     def __repr__(self) -> str:
         n = len(self.pointwise)
         return f"LeaveOneOut(total={self.total:.4g} ± {self.standard_error:.2g}, n={n})"
+
+
+def leave_one_out(approximation: Approximation, inference: Any, neighbours: int) -> LeaveOneOut:
+    """The reported densities; Taylor's sites depend on y alone and have no answer to give."""
+    a = approximation
+    values, responded = log_densities(a), np.zeros(len(a.mean), dtype=bool)
+    if neighbours and len(a.mean) > 1 and a.mean.shape[1] == 1 and not isinstance(inference, Taylor):
+        mean, cov, responded = respond(a, inference, neighbours)
+        family, offset, y = a.problem.family, a.problem.offset[responded], a.problem.y[responded]
+        values[responded] = Predictive(family, mean[responded] + offset, cov[responded]).log_prob(family.decode(y))
+    return LeaveOneOut(values, responded)
+
+
+def respond(approximation: Approximation, inference: Any, neighbours: int) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Cavities as in `cavities`, after the ``neighbours`` nearest rows of every row got new sites in its absence.
+
+    One latent dimension only: where sites couple several, the cavity of a set of rows is no longer one matrix for each.
+    Nearest is by posterior covariance. Rows are left as they are, and the mask says so, where the cavity of the set is
+    not proper (negative curvature among the rows that stay) or the small model has no converged posterior.
+    """
+    a = approximation
+    mean, cov = cavities(a)
+    responded = np.zeros(len(mean), dtype=bool)
+    V = a.K[0] - a.K[0] @ a.solution.precision()[0] @ a.K[0]
+    for i, v in enumerate(V):
+        near = np.argsort(-np.abs(v), kind="stable")
+        rows = np.append(i, near[near != i][:neighbours])
+        found = _without_first(a, inference, rows, V[np.ix_(rows, rows)])
+        if found is not None:
+            (mean[i], cov[i]), responded[i] = found, True
+    return mean, cov, responded
+
+
+def _without_first(a: Approximation, inference: Any, rows: NDArray, V: Array) -> tuple[float, float] | None:
+    """Mean and variance of the first of some rows after inference from the others, or None."""
+    m, z, U = a.mean[rows, 0], a.z[rows, 0], a.U.dense()[rows, 0, 0]
+    left = np.eye(len(rows)) - V * U
+    if np.linalg.eigvals(left).real.min() <= 0:
+        return None
+    C = np.linalg.solve(left, V)
+    C = (C + C.T) / 2
+    centre = m - C @ z
+    p, others = a.problem, rows[1:]
+    problem = Problem(p.family, p.y[others], p.offset[others] + centre[1:, None])
+    K, cross = np.asfortranarray(C[1:, 1:]), np.asfortranarray(C[1:, :1])
+    # the search starts from the sites as they are: z = (I + U K)^-1 lambda
+    U_start = Diagonal(U[1:, None]) if isinstance(a.U, Diagonal) else Blocks(U[1:, None, None])
+    lam = z[1:] + U[1:] * (m - centre)[1:]
+    z_start = np.linalg.solve(np.eye(len(others)) + U[1:, None] * K, lam)[:, None]
+    start = replace(a, problem=problem, K=[K], U=U_start, z=z_start, mean=K @ z_start).start
+    try:
+        found = inference.infer(problem, [K], start)
+    except np.linalg.LinAlgError:
+        return None
+    variance = float(C[0, 0] - found.solution.reduction([cross])[0, 0, 0])
+    return (float(centre[0] + cross[:, 0] @ found.z[:, 0]), variance) if found.converged and variance > 0 else None
 
 
 def cavities(approximation: Approximation) -> tuple[Array, Array]:
