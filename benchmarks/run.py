@@ -218,14 +218,16 @@ def main() -> None:
         rows.append({"task": "from 2 to 32", "exponent": whole})
         report.add("(h) growth with D: evidence and gradient (allowed: 1.1 over the range)", rows)
     if "i" in args.only:
-        two, fifty = (median(run("ggpm", f"taylor/1000:{d}", "1", 5)) for d in (2, 50))
+        pairs = [[median(run("ggpm", f"taylor/1000:{d}", "1", 5)) for d in (2, 50)] for _ in range(rounds)]
+        two, fifty = (statistics.median(times) for times in zip(*pairs))
+        ratio = statistics.median(fifty / two for two, fifty in pairs)
         report.add(
-            "(i) multinomial Taylor, shared kernel, n = 1000",
-            [{"2 classes": two, "50 classes": fifty, "ratio": fifty / two}],
+            "(i) multinomial Taylor, shared kernel, n = 1000 (allowed: 2)",
+            [{"2 classes": two, "50 classes": fifty, "ratio": ratio}],
         )
     if "j" in args.only:
         tasks = ["bernoulli:1000", "von_mises:1000", "dirichlet:1000:3", "digits:1000"]
-        report.add("(j) evidence and gradient against the LAPACK floor (allowed: 1.6)", floor(tasks, 5))
+        report.add("(j) evidence and gradient against the LAPACK floor (allowed: 1.6)", floor(tasks, 7))
     if "k" in args.only:
         tasks = ["mem/bernoulli:1000", "mem/dirichlet:1000:3", "mem/digits:600"]
         report.add("(k) memory in units of n² doubles", floor(tasks, 1))
