@@ -101,6 +101,13 @@ def symmetric_solve(inverse: Array, b: Array) -> Array:
     return blas.dsymm(1.0, inverse, fortran(b), lower=1)
 
 
+def symmetric_dot(A: Array, b: Array) -> Array:
+    """``A @ b`` for a full symmetric A; a single column reads only half of A from memory."""
+    if b.ndim == 1:
+        return blas.dsymv(1.0, symmetric_fortran(A), b, lower=1)
+    return blas.dsymv(1.0, symmetric_fortran(A), b[:, 0], lower=1)[:, None] if b.shape[1] == 1 else A @ b
+
+
 def log_det_lower(L: Array) -> float:
     """``log |L L^T|``."""
     return 2.0 * float(np.sum(np.log(np.diag(L))))

@@ -173,7 +173,8 @@ class RankOne:
         signs = np.sign(self.omega)
         if np.ptp(gamma, axis=0).max() > same or np.ptp(strength, axis=0).max() > same or np.ptp(signs, axis=0).any():
             return None
-        return Kronecker(weight, self.dense()[0] / weight[0])
+        first = RankOne(self.gamma[:1], self.omega[:1], self.rho[:1])
+        return Kronecker(weight, first.dense()[0] / weight[0])
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from ggpm._linalg import fortran, mirror
+from ggpm._linalg import fortran, mirror, symmetric_dot
 from ggpm.curvature import Curvature, PlusOuter
 from ggpm.families.base import Family
 from ggpm.solvers import Solution, factorise
@@ -155,8 +155,8 @@ def assemble(
 def kernel_dot(K: Sequence[Array], z: Array) -> Array:
     """``K z`` for z (n, D) and one shared or D separate kernel matrices."""
     if len(K) == 1:
-        return K[0] @ z
-    return np.stack([k @ z[:, j] for j, k in enumerate(K)], axis=1)
+        return symmetric_dot(K[0], z)
+    return np.stack([symmetric_dot(k, z[:, j]) for j, k in enumerate(K)], axis=1)
 
 
 def curvature_pullback(problem: Problem, eta: Array, M, expected_rows: NDArray[np.bool_]) -> tuple[Array, Array]:

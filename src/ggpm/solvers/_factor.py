@@ -29,6 +29,7 @@ from ggpm._linalg import (
     mirror,
     solve_lower,
     strips,
+    symmetric_dot,
     symmetric_fortran,
     symmetric_solve,
 )
@@ -48,8 +49,11 @@ class PositiveFactor:
     def __init__(self, K: Array, gamma: Array):
         self.K, self.gamma, self.s = symmetric_fortran(K), gamma, np.sqrt(gamma)
         self._small = gamma * np.diag(K) < GAMMA_SMALL
-        B = np.multiply(self.K, self.s[:, None], order="F")
-        B *= self.s
+        B = np.empty(K.shape, order="F")
+        for columns in strips(len(B)):  # the lower triangle: cholesky clears the other
+            rows = slice(columns.start, None)
+            np.multiply(self.K[rows, columns], self.s[rows, None], out=B[rows, columns])
+            B[rows, columns] *= self.s[columns]
         B.ravel(order="K")[:: len(B) + 1] += 1.0
         self._L: Array | None = cholesky(B)
         self._inverse: Array | None = None
@@ -99,7 +103,7 @@ class PositiveFactor:
 
     def V_dot(self, x: Array) -> Array:
         """``V x`` for x (n,)."""
-        return self.K @ (x - self.s * self.core(self.K @ x))
+        return symmetric_dot(self.K, x - self.s * self.core(symmetric_dot(self.K, x)))
 
     def V_diag(self) -> Array:
         small = self._small

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm._linalg import mirror
+from ggpm._linalg import mirror, symmetric_dot
 from ggpm.curvature import Diagonal
 from ggpm.solvers._factor import PositiveFactor, SignedFactor, factor
 
@@ -32,7 +32,7 @@ class DiagonalSolution:
         # (I + U K)^-1 = I - E K
         out = r.copy()
         for j, f in enumerate(self.factors):
-            out[:, j] -= f.edge * f.core(self.K[min(j, len(self.K) - 1)] @ r[:, j])
+            out[:, j] -= f.edge * f.core(symmetric_dot(self.K[min(j, len(self.K) - 1)], r[:, j]))
         return out
 
     def marginals(self) -> Diagonal:

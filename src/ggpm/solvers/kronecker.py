@@ -7,12 +7,13 @@ the softmax expanded at a common point costs a single n×n factorisation for any
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ggpm._linalg import mirror
-from ggpm.curvature import Blocks, Kronecker
+from ggpm.curvature import Kronecker
 from ggpm.solvers._factor import PositiveFactor, SignedFactor, factor
 
 Array = NDArray[np.float64]
@@ -46,12 +47,12 @@ class KroneckerSolution:
                 rotated[:, s] -= f.edge[:, None] * f.core(b[:, s])
         return rotated @ self.Q.T
 
-    def marginals(self) -> Blocks:
+    def marginals(self) -> RotatedMarginals:
         v = np.repeat(np.diag(self.K)[:, None], len(self.Q), axis=1)
         for s, f in self.groups:
             if f is not None:
                 v[:, s] = f.V_diag()[:, None]
-        return Blocks(self._unrotate(v))
+        return RotatedMarginals(self.Q, v)
 
     def precision(self) -> list[Array]:
         total = np.zeros(self.K.shape, order="F")
@@ -66,7 +67,22 @@ class KroneckerSolution:
         for s, f in self.groups:
             if f is not None:
                 quad[:, s] = f.E_quad(k)[:, None]
-        return self._unrotate(quad)
+        return RotatedMarginals(self.Q, quad).dense()
 
-    def _unrotate(self, v: Array) -> Array:
-        return np.einsum("ja,ia,ka->ijk", self.Q, v, self.Q, optimize=True)
+
+@dataclass(frozen=True)
+class RotatedMarginals:
+    """``Q diag(v_i) Q^T``."""
+
+    Q: Array
+    v: Array
+
+    @property
+    def diag(self) -> Array:
+        return self.v @ (self.Q**2).T
+
+    def dot(self, w: Array) -> Array:
+        return (self.v * (w @ self.Q)) @ self.Q.T
+
+    def dense(self) -> Array:
+        return np.matmul(self.v[:, None, :] * self.Q, self.Q.T)
