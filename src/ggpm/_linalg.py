@@ -14,6 +14,7 @@ from scipy.linalg import blas, lapack
 
 Array = NDArray[np.float64]
 
+_FEW_COLUMNS = 4  # up to this many, products of a symmetric matrix and a column are faster than with all at once
 _STRIP = 128  # rows or columns that are worked on at a time in elementwise steps
 _UPPER = np.triu(np.ones((_STRIP, _STRIP), dtype=bool), 1)
 _LEAF = 80  # order below which a triangular inverse is left to LAPACK
@@ -102,10 +103,16 @@ def symmetric_solve(inverse: Array, b: Array) -> Array:
 
 
 def symmetric_dot(A: Array, b: Array) -> Array:
-    """``A @ b`` for a full symmetric A; a single column reads only half of A from memory."""
+    """``A @ b`` for a full symmetric A; few columns one by one, which reads only half of A from memory."""
+    A = symmetric_fortran(A)
     if b.ndim == 1:
-        return blas.dsymv(1.0, symmetric_fortran(A), b, lower=1)
-    return blas.dsymv(1.0, symmetric_fortran(A), b[:, 0], lower=1)[:, None] if b.shape[1] == 1 else A @ b
+        return blas.dsymv(1.0, A, b, lower=1)
+    if b.shape[1] > _FEW_COLUMNS:
+        return blas.dgemm(1.0, A, fortran(b))
+    out = np.empty(b.shape, order="F")
+    for j in range(b.shape[1]):
+        out[:, j] = blas.dsymv(1.0, A, b[:, j], lower=1)
+    return out
 
 
 def log_det_lower(L: Array) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm._linalg import mirror
+from ggpm._linalg import mirror, symmetric_dot
 from ggpm.curvature import Kronecker
 from ggpm.solvers._factor import PositiveFactor, SignedFactor, factor
 
@@ -41,7 +41,7 @@ class KroneckerSolution:
 
     def solve(self, r: Array) -> Array:
         rotated = r @ self.Q
-        b = self.K @ rotated
+        b = symmetric_dot(self.K, rotated)
         for s, f in self.groups:
             if f is not None:
                 rotated[:, s] -= f.edge[:, None] * f.core(b[:, s])

@@ -27,6 +27,7 @@ from ggpm._linalg import (
     mirror,
     solve_lower,
     strips,
+    symmetric_dot,
     triangular_inverse,
 )
 from ggpm.curvature import RankOne
@@ -66,7 +67,11 @@ class RankOneSolution:
 
     def solve(self, r: Array) -> Array:
         # (I + U K)^-1 = I - (K + W)^-1 K
-        b = (self.K[0] @ r).T if len(self.K) == 1 else [K @ r[:, j] for j, K in enumerate(self.K)]
+        b = (
+            symmetric_dot(self.K[0], r).T
+            if len(self.K) == 1
+            else [symmetric_dot(K, r[:, j]) for j, K in enumerate(self.K)]
+        )
         cores = [f.core(b_j) for f, b_j in zip(self.factors, b)]
         c = self._C_solve(np.einsum("jn,jn->n", self.weights, cores))
         out = r.copy()
