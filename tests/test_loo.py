@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from cases import FAMILIES, kernels, simulate
 from ggpm import GGPClassifier, GGPRegressor, Laplace, Taylor, Variational, families
 from ggpm.kernels import resolve_kernel
-from ggpm.loo import LeaveOneOut, cavities, log_densities
+from ggpm.loo import LeaveOneOut, cavities, log_densities, respond
 from ggpm.objective import Evidence
 from ggpm.predictive import Predictive
 
@@ -101,29 +101,27 @@ def fitted(name, inference, n, seed):
     return GGPRegressor(family, kernel, inference=inference, optimizer=None).fit(X, y), X, y
 
 
-SCALAR = [name for name, (family, example) in FAMILIES.items() if family.resolve(example).latent_dim == 1]
-
-
 @pytest.mark.parametrize("inference", ["laplace", "variational"])
 @pytest.mark.parametrize(
     "name",
-    ["bernoulli", "poisson", "gamma", "inverse_gaussian", "von_mises", "ordinal", "categorical", "dirichlet"],
+    ["bernoulli", "poisson", "gamma", "inverse_gaussian", "von_mises", "ordinal", "categorical", "wishart"],
 )
 def test_close_to_refits(name, inference):
     """Within 0.02 nats per point on average."""
-    model, X, y = fitted(name, inference, n=60, seed=3)
-    rows = np.arange(0, 60, 6)
+    model, X, y = fitted(name, inference, n=40, seed=3)
+    rows = np.arange(0, 40, 5)
     difference = model.loo().pointwise[rows] - refits(model, X, y, rows)
     assert np.abs(difference).mean() < 0.02, (np.abs(difference).mean(), np.abs(difference).max())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("inference", ["laplace", "variational"])
-@pytest.mark.parametrize("name", SCALAR)
-def test_close_to_refits_in_every_row(name, inference):
+@pytest.mark.parametrize("name", FAMILIES)
+def test_close_to_refits_for_every_family(name, inference):
     for seed in range(3):
         model, X, y = fitted(name, inference, n=40, seed=seed)
-        difference = np.abs(model.loo().pointwise - refits(model, X, y))
+        rows = np.arange(0, 40, 1 if model.family_.latent_dim == 1 else 4)
+        difference = np.abs(model.loo().pointwise[rows] - refits(model, X, y, rows))
         assert difference.mean() < 0.02, (seed, difference.mean(), difference.max())
 
 
@@ -136,13 +134,29 @@ def test_what_the_neighbours_change(inference):
     assert found[0] > 0.02 > 2 * found[4] > 4 * found[8], found
 
 
-@pytest.mark.parametrize("inference", ["laplace", Variational(tol=1e-9)])
-@pytest.mark.parametrize("name", SCALAR)
-def test_with_all_rows_as_neighbours_it_is_a_refit(name, inference):
-    model, X, y = fitted(name, inference, n=12, seed=2)
-    loo, rows = model.loo(neighbours=11), np.arange(0, 12, 3)
-    assert loo.responded.all()
-    np.testing.assert_allclose(loo.pointwise[rows], refits(model, X, y, rows), atol=1e-7)
+ANSWERING = {
+    "laplace": (Laplace(), 1e-9),
+    "variational": (Variational(accuracy="coarse", tol=1e-9), 1e-6),
+    "variational, factorised": (Variational(sites="factorised", accuracy="coarse", tol=1e-9), 1e-6),
+}
+
+
+@pytest.mark.parametrize("method", ANSWERING)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_with_all_rows_as_neighbours_it_is_a_refit(name, method):
+    """As closely as the mode, or the bound's maximum, is found."""
+    inference, tolerance = ANSWERING[method]
+    model, X, y = fitted(name, inference, n=7, seed=2)
+    if method.endswith("factorised") and model.family_.latent_dim == 1:
+        pytest.skip("one latent: the same as blocks")
+    mean, cov, responded = respond(model._evidence.evaluate(gradient=False)[2], inference, 6)
+    assert responded.all()
+    for i in (0, 4):
+        keep = np.arange(7) != i
+        other = GGPRegressor(model.family_, model.kernel_, inference=inference, optimizer=None).fit(X[keep], y[keep])
+        expected = other.predict_latent(X[i : i + 1])
+        np.testing.assert_allclose(mean[i], expected[0][0], atol=tolerance)
+        np.testing.assert_allclose(cov[i], expected[1][0], atol=tolerance)
 
 
 def test_a_row_without_a_proper_small_model_stays_a_plain_cavity():

@@ -6,8 +6,10 @@ import pytest
 from ggpm import solvers
 from ggpm._linalg import NotPositiveDefinite
 from ggpm.curvature import Blocks, Diagonal, Kronecker, RankOne
+from ggpm.inference.base import kernel_dot
+from ggpm.inference.laplace import _dense_solve
+from ggpm.solvers import Joint, factorise
 from ggpm.solvers import block as block_module
-from ggpm.solvers import factorise
 from ggpm.solvers.block import BlockSolution
 from ggpm.solvers.kronecker import KroneckerSolution
 from ggpm.solvers.rank_one import RankOneSolution
@@ -134,6 +136,32 @@ def test_structured_equals_dense(make, D, shared):
                           for j in range(D)] for m in range(3)])  # fmt: skip
     for s in (solution, factorise(K, U)):
         np.testing.assert_allclose(s.reduction(K_star), expected, **close)
+
+
+@pytest.mark.parametrize("name", ["diagonal", "rank one", "rank one, negative gamma", "blocks"])
+def test_joint_kernel_matrix_equals_dense(name):
+    """Latent dimensions that are correlated a priori; vectors are ordered by data point."""
+    rng, D = np.random.default_rng(3), 3
+    root = rng.normal(size=(N * D, N * D + 5)) / 6
+    K = root @ root.T
+    U = CASES[name][0](rng, D)
+    full = np.zeros((N, D, N, D))
+    full[np.arange(N), :, np.arange(N), :] = U.dense()
+    A = np.eye(N * D) + full.reshape(K.shape) @ K
+    E = np.linalg.solve(A, full.reshape(K.shape))
+    solution = factorise(Joint([K]), U)
+    close = {"rtol": 1e-9, "atol": 1e-9}
+    np.testing.assert_allclose(solution.log_det, np.linalg.slogdet(A)[1], **close)
+    r = rng.normal(size=(N, D))
+    expected = np.linalg.solve(A, r.ravel()).reshape(N, D)
+    np.testing.assert_allclose(solution.solve(r), expected, **close)
+    np.testing.assert_allclose(_dense_solve(U, Joint([K]), r), expected, **close)
+    np.testing.assert_allclose(kernel_dot(Joint([K]), r).ravel(), K @ r.ravel(), **close)
+    V = (K - K @ E @ K).reshape(N, D, N, D)[np.arange(N), :, np.arange(N), :]
+    np.testing.assert_allclose(solution.marginals().dense(), V, **close)
+    np.testing.assert_allclose(solution.precision()[0], E, **close)
+    cross = rng.normal(size=(N * D, D))
+    np.testing.assert_allclose(solution.reduction([cross])[0], cross.T @ E @ cross, **close)
 
 
 def test_solver_follows_from_the_curvature():

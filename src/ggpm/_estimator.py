@@ -235,15 +235,15 @@ class GGP(FramedOutput, BaseEstimator):
         value, gradient, _ = at.evaluate(gradient=eval_gradient)
         return (value, gradient) if eval_gradient else value
 
-    def loo(self, *, neighbours: int = 8) -> LeaveOneOut:
+    def loo(self, *, neighbours: int | None = None) -> LeaveOneOut:
         """Leave-one-out log predictive densities of the training rows, from the fitted sites, without refitting.
 
         Parameters
         ----------
-        neighbours : int
+        neighbours : int or None
             How many other rows, those with the largest posterior covariance with the row that is left out, get new
-            sites in answer to its absence; all others keep theirs. 0: all keep theirs, as in ``objective="loo"``. Used
-            with one latent dimension, for Laplace and variational inference: Taylor's sites would not change.
+            sites in answer to its absence; all others keep theirs. None: 8, but 0 for D > 1 latent dimensions and
+            nD > 400. With 0 all keep theirs, as in ``objective="loo"``; Taylor's sites never change.
 
         Returns
         -------
@@ -262,7 +262,8 @@ class GGP(FramedOutput, BaseEstimator):
         (0.0, np.False_)
         """
         check_is_fitted(self)
-        check_whole(neighbours, "neighbours", 0)
+        if neighbours is not None:
+            check_whole(neighbours, "neighbours", 0)
         if not isinstance(getattr(self, "_evidence", None), Evidence):
             raise ValueError("leave-one-out needs the exact posterior of all training rows: fit with inducing=None.")
         approximation = getattr(self, "_approximation", None) or self._evidence.evaluate(gradient=False)[2]

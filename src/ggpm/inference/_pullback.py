@@ -48,6 +48,10 @@ class PosteriorMap(Protocol):
         """Derivatives in the kernel matrices."""
         ...
 
+    def covariance(self) -> Array:
+        """V, (n, D, n, D)."""
+        ...
+
 
 def posterior_map(K: Sequence[Array], U: Curvature, solution: Solution, z: Array, mean: Array) -> PosteriorMap:
     """The map that belongs to sites; with `Diagonal` ones, covariances are (n, D), else (n, D, D)."""
@@ -95,6 +99,13 @@ class DiagonalMap:
                 out.append(G)
         return out
 
+    def covariance(self) -> Array:
+        n, D = self.z.shape
+        out = np.zeros((n, D, n, D))
+        for j, V in enumerate(self.V):
+            out[:, j, :, j] = V
+        return out
+
 
 class BlockMap:
     """General blocks, by dense matrices of order nD."""
@@ -130,6 +141,9 @@ class BlockMap:
             else:
                 out.append(G)
         return out
+
+    def covariance(self) -> Array:
+        return self.V
 
 
 def symmetric(a: Array, b: Array) -> Array:

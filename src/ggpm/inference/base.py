@@ -23,7 +23,7 @@ from scipy.linalg import blas
 from ggpm._linalg import fortran, mirror, symmetric_dot
 from ggpm.curvature import Curvature, PlusOuter
 from ggpm.families.base import Family
-from ggpm.solvers import Solution, factorise
+from ggpm.solvers import Joint, Solution, factorise
 
 Array = NDArray[np.float64]
 
@@ -153,7 +153,9 @@ def assemble(
 
 
 def kernel_dot(K: Sequence[Array], z: Array) -> Array:
-    """``K z`` for z (n, D) and one shared or D separate kernel matrices."""
+    """``K z`` for z (n, D) and one shared, D separate, or one joint kernel matrix."""
+    if isinstance(K, Joint):
+        return (K[0] @ z.ravel()).reshape(z.shape)
     if len(K) == 1:
         return symmetric_dot(K[0], z)
     return np.stack([symmetric_dot(k, z[:, j]) for j, k in enumerate(K)], axis=1)

@@ -22,7 +22,7 @@ from ggpm.inference.base import (
     expand,
     kernel_dot,
 )
-from ggpm.solvers import Solution, factorise
+from ggpm.solvers import Joint, Solution, factorise
 
 Array = NDArray[np.float64]
 
@@ -228,8 +228,11 @@ def _two_decrements(U: Curvature, K: Sequence[Array], r: Array, dz: Array) -> tu
 def _dense_solve(U: Curvature, K: Sequence[Array], r: Array) -> Array:
     """``(I + U K)^-1 r`` by an LU factorisation of order nD."""
     n, D = r.shape
-    K_all = np.stack([K[j if len(K) > 1 else 0] for j in range(D)])
-    A = np.einsum("ijk,kim->ijmk", U.dense(), K_all).reshape(n * D, n * D)
+    if isinstance(K, Joint):
+        A = np.matmul(U.dense(), K[0].reshape(n, D, n * D)).reshape(n * D, n * D)
+    else:
+        K_all = np.stack([K[j if len(K) > 1 else 0] for j in range(D)])
+        A = np.einsum("ijk,kim->ijmk", U.dense(), K_all).reshape(n * D, n * D)
     A.flat[:: n * D + 1] += 1.0
     return np.linalg.solve(A, r.ravel()).reshape(n, D)
 

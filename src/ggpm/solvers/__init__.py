@@ -14,20 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.curvature import Blocks, Curvature, Diagonal, Kronecker, Marginals, RankOne
-from ggpm.solvers.block import BlockSolution
+from ggpm.solvers.block import BlockSolution, Joint, JointSolution
 from ggpm.solvers.diagonal import DiagonalSolution
 from ggpm.solvers.kronecker import KroneckerSolution
 from ggpm.solvers.rank_one import RankOneSolution
 
 Array = NDArray[np.float64]
 
-__all__ = ["Solution", "factorise"]
+__all__ = ["Joint", "Solution", "factorise"]
 
 
 class Solution(Protocol):
     """A factorised ``I + U K``.
 
-    Kernel matrices come as a list: one n×n matrix shared by all latent dimensions, or one per dimension.
+    Kernel matrices come as a list: one n×n matrix shared by all latent dimensions, or one per dimension; or as one
+    `Joint` matrix of order nD.
     """
 
     @property
@@ -61,6 +62,8 @@ def factorise(K: Sequence[Array], U: Curvature) -> Solution:
     >>> round(float(factorise([np.eye(2)], Diagonal(np.ones((2, 1)))).log_det), 4)
     1.3863
     """
+    if isinstance(K, Joint):
+        return JointSolution(K, Blocks(U.dense()))
     if isinstance(U, Diagonal):
         return DiagonalSolution(K, U)
     if isinstance(U, (RankOne, Kronecker)) and len(K) == 1 and (common := U.common()) is not None:

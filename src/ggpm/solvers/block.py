@@ -136,6 +136,36 @@ class BlockSolution:
         return (out + out.transpose(0, 2, 1)) / 2
 
 
+class Joint(list):
+    """A kernel matrix of order nD, ordered by data point: latent dimensions that are correlated a priori."""
+
+
+class JointSolution(BlockSolution):
+    """`Solution` for a `Joint` kernel matrix; cross-covariances of one new row are (nD, D)."""
+
+    def _B(self) -> Array:
+        n, D = self.shape
+        B = np.matmul(self._S.transpose(0, 2, 1), self.K[0].reshape(n, D, n * D)).reshape(n * D, n, D)
+        B = np.matmul(B[:, :, None, :], self._S).reshape(n * D, n * D)
+        B.flat[:: n * D + 1] += 1.0
+        return B
+
+    def _K_dot(self, A: Array) -> Array:
+        return self.K[0] @ A
+
+    def marginals(self) -> Blocks:
+        n, D = self.shape
+        V = (self.K[0] - self.K[0] @ self.E @ self.K[0]).reshape(n, D, n, D)
+        blocks = V[np.arange(n), :, np.arange(n), :]
+        return Blocks((blocks + blocks.transpose(0, 2, 1)) / 2)
+
+    def precision(self) -> list[Array]:
+        return [np.array(self.E, order="F")]
+
+    def reduction(self, K_star: Sequence[Array]) -> Array:
+        return (K_star[0].T @ self.E @ K_star[0])[None]
+
+
 def check_memory(n: int, D: int) -> None:
     """Refuse, before anything is allocated, blocks that would not fit in memory."""
     need, have = ARRAYS_ALIVE * 8 * (n * D) ** 2, available_memory()
