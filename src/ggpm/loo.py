@@ -44,7 +44,7 @@ Array = NDArray[np.float64]
 # Nodes of the integrals for D > 2 (see ggpm._quadrature.ACCURACIES) when they are reported, and when they are learned
 # from; with one or two latents they are always "fine".
 REPORTED, LEARNED = "fine", "standard"
-NEIGHBOURS = 8  # rows that answer to the absence of another, if not told: differences to refits are then below 0.005
+NEIGHBOURS = 8  # rows that answer to the absence of another, if not told: differences to refits are then below 0.006
 COUPLED_MAX_ORDER = 400  # nD up to which they do if D > 1: their inference costs tens of milliseconds per row there
 
 
