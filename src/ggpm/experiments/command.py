@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from threadpoolctl import threadpool_limits
 
 from ggpm.experiments.runner import MissingExtra, Report, Runner, publish
 
@@ -53,7 +54,8 @@ def reproduce(
             raise click.UsageError(NEEDS_DATA)
         start = time.perf_counter()
         try:
-            publish(_run(name, fast, seed, runner, data, features), out)
+            with threadpool_limits(1):  # small matrices: threads would only wait for each other
+                publish(_run(name, fast, seed, runner, data, features), out)
         except MissingExtra as err:
             raise click.ClickException(str(err)) from None
         except ValueError as err:
