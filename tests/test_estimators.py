@@ -374,6 +374,15 @@ def test_hyperparameters_at_a_bound_are_told_by_name():
         GGPRegressor(kernel=ConstantKernel(0.1, (0.01, 0.5)) * RBF(), inducing=10, random_state=0).fit(x, 3 * wave)
 
 
+def test_a_feature_that_does_not_matter_is_no_news():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = GGPRegressor("poisson", RBF([1.0, 1e5])).fit(X, rng.poisson(np.exp(np.sin(2 * X[:, 0]))))
+    np.testing.assert_allclose(model.kernel_.length_scale[1], 1e5)
+
+
 @pytest.mark.parametrize("name", ["gaussian", "poisson", "negative_binomial", "von_mises", "beta", "ordinal"])
 def test_ordinary_fits_do_not_warn(name):
     """Also not where the intercept or the overdispersion goes to its lower bound, because it is not needed."""

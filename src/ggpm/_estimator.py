@@ -168,18 +168,19 @@ class GGP(FramedOutput, BaseEstimator):
         """Name hyperparameters that ended at a bound, unless that is how a part shows that it is not needed.
 
         Variances and a family's phi go to the lower ends of their default bounds (or lower ones) in many ordinary
-        fits: there is no intercept, no overdispersion, no noise to speak of.
+        fits: there is no intercept, no overdispersion, no noise to speak of. One of several length scales goes to the
+        upper end when its feature does not matter.
         """
         evidence = self._evidence
         own = signature(type(evidence.family)).parameters.get("phi_bounds")
         default_phi = own is not None and np.array_equal(own.default, evidence.family.phi_bounds)
         told = []
-        for name, value, (low, high) in zip(
-            priors.names_of(evidence.kernels, evidence.family), evidence.theta, evidence.bounds
-        ):
+        names = priors.names_of(evidence.kernels, evidence.family)
+        for name, value, (low, high) in zip(names, evidence.theta, evidence.bounds):
+            useless = name.endswith("length_scale") and names.count(name) > 1 and np.exp(high) > 0.99e5
             variance = name.endswith(("constant_value", "noise_level", "phi")) and np.exp(low) < 1.01e-5
             unneeded = variance or (name == "phi" and default_phi)
-            if low < high and np.isclose(value, high):
+            if low < high and np.isclose(value, high) and not useless:
                 told.append(f"{name} at its upper bound {np.exp(high):.6g}")
             elif low < high and np.isclose(value, low) and not unneeded:
                 told.append(f"{name} at its lower bound {np.exp(low):.6g}")

@@ -137,7 +137,12 @@ class BlockSolution:
 
 
 class Joint(list):
-    """A kernel matrix of order nD, ordered by data point: latent dimensions that are correlated a priori."""
+    """A kernel matrix of order nD, ordered by data point: latent dimensions that are correlated a priori.
+
+    >>> K = Joint([np.array([[1.0, 0.5], [0.5, 1.0]])])  # one row, two dimensions
+    >>> JointSolution(K, Blocks(np.eye(2)[None])).solve(np.array([[1.0, 0.0]])).round(4)
+    array([[ 0.5333, -0.1333]])
+    """
 
 
 class JointSolution(BlockSolution):
