@@ -2,7 +2,7 @@
 
     python benchmarks/import_time.py [repeats]
 
-Prints medians and ratios (to be at most 1.3; on a busy machine look at the processor's), and the packages that
+Prints medians and ratios (to be at most 1.3; processor time is the steadier of the two), and the packages that
 `import ggpm` adds.
 """
 
