@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from ggpm import GGPRegressor, Inducing
+from cases import FAMILIES, simulate
+from ggpm import GGPRegressor, Inducing, Laplace
 from ggpm._optimize import maximise
-from ggpm.objective import WarmObjective
+from ggpm.families import Gaussian
+from ggpm.objective import Evidence, WarmObjective
 from ggpm.sparse.rows import ArrayRows
 
 RNG = np.random.default_rng(0)
@@ -34,12 +36,14 @@ def top_within_bounds():
 
 
 @pytest.mark.parametrize(
-    "start", [np.array([0.0, 0.0, 0.0, 2.0, 0.0]), np.full(5, 0.5)], ids=["at the bound", "inside"]
+    "start",
+    [np.array([0.0, -1.0, 0.0, 2.0, 0.0]), np.array([0.0, -1.0, 0.0, 1.5, 0.0])],
+    ids=["at the bound", "inside"],
 )
 def test_with_the_curvature_known_a_parameter_beyond_its_bound_is_held(start):
     assert np.all(np.abs(np.delete(top_within_bounds(), 3)) < 2)  # else more than one would have to be held
     calls, plain = [], []
-    found = maximise(hill(calls), start, BOUNDS, inverse_hessian=np.linalg.inv(HESSIAN))
+    found = maximise(hill(calls), start, BOUNDS, inverse_hessian=lambda: np.linalg.inv(HESSIAN))
     np.testing.assert_allclose(found.theta, top_within_bounds(), atol=1e-3)
     maximise(hill(plain), start, BOUNDS)
     assert found.converged and len(calls) < len(plain)
@@ -49,7 +53,7 @@ def test_with_the_curvature_known_a_parameter_beyond_its_bound_is_held(start):
 
 @pytest.mark.parametrize("guess", [1e-6 * np.eye(5), 1e3 * np.eye(5)], ids=["too small", "too large"])
 def test_a_wrong_guess_of_the_curvature_leads_to_the_same_top(guess):
-    found = maximise(hill([]), np.zeros(5), BOUNDS, inverse_hessian=guess, ftol=1e-12)
+    found = maximise(hill([]), np.zeros(5), BOUNDS, inverse_hessian=lambda: guess, ftol=1e-12)
     assert found.converged
     np.testing.assert_allclose(found.theta, top_within_bounds(), atol=1e-4)
 
@@ -69,11 +73,52 @@ def test_posteriors_start_from_the_best_so_far():
             self.starts.append(start)
             return -float(self.theta[0] ** 2), np.zeros(1), type("Approximation", (), {"start": float(self.theta[0])})
 
+        def inverse_information(self, approximation):
+            return None
+
     recorder = Recorder()
     objective = WarmObjective(recorder)
     for theta in (3.0, 1.0, 50.0, 2.0):  # the third goes much too far
         objective(np.array([theta]))
     assert recorder.starts == [None, 3.0, 1.0, 1.0]
+
+
+def test_average_information_of_a_gaussian_is_the_textbook_s():
+    rng = np.random.default_rng(1)
+    X, kernel, noise = rng.normal(size=(40, 2)), ConstantKernel(1.7) * RBF(0.9), 0.4
+    y = rng.normal(size=40)
+    K, slopes = kernel(X, eval_gradient=True)
+    P = np.linalg.inv(K + noise * np.eye(40))
+    q = np.stack([*(slopes[:, :, i] @ P @ y for i in range(2)), noise * P @ y])
+    family = Gaussian(noise).resolve(y)
+    evidence = Evidence(family, [kernel], X, family.encode(y), np.zeros((40, 1)), Laplace())
+    found = evidence.inverse_information(evidence.evaluate()[2])
+    w, Q = np.linalg.eigh(0.5 * q @ P @ q.T)
+    assert w.max() > 2.0  # else the floor would decide all
+    np.testing.assert_allclose(found, (Q / np.maximum(w, 1.0)) @ Q.T, rtol=1e-3, atol=1e-5)
+
+
+def test_average_information_saves_evaluations_and_decides_nothing_else(monkeypatch):
+    counts = {True: 0, False: 0}
+    for name in FAMILIES:
+        X, y, family = simulate(name, n=30)
+        tops = []
+        for informed in counts:
+            with monkeypatch.context() as patch:
+                if not informed:
+                    patch.setattr(Evidence, "inverse_information", lambda self, approximation: None)
+                evaluate = Evidence.evaluate
+
+                def counted(self, *args, informed=informed, evaluate=evaluate, **settings):
+                    counts[informed] += 1
+                    return evaluate(self, *args, **settings)
+
+                patch.setattr(Evidence, "evaluate", counted)
+                model = GGPRegressor(family, ConstantKernel(1.0) * RBF(1.0)).fit(X, y)
+            assert model.converged_
+            tops.append(model.log_marginal_likelihood_value_)
+        assert abs(tops[0] - tops[1]) < 1e-5 * (1 + abs(tops[0])), (name, tops)
+    assert counts[True] < 0.95 * counts[False], counts
 
 
 class CountedRows:

@@ -17,14 +17,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ggpm import _frames, priors
 from ggpm._check import as_numbers, check_squares, check_whole, refuse_masked
-from ggpm._optimize import Optimum, maximise, warn_unconverged
+from ggpm._optimize import Optimum, warn_unconverged
 from ggpm._output import FramedOutput
 from ggpm._text import did_you_mean
 from ggpm.families.base import Family
 from ggpm.inference import INFERENCES, Approximation
 from ggpm.kernels import median_distance, resolve_kernel, shorter_starts
 from ggpm.loo import LeaveOneOut, leave_one_out
-from ggpm.objective import Evidence, WarmObjective, subset_start
+from ggpm.objective import Evidence, WarmObjective, search, subset_start
 from ggpm.posterior import Posterior, SolveLater
 from ggpm.predictive import Predictive
 from ggpm.sparse.kinds import is_dask, is_streamed
@@ -150,16 +150,14 @@ class GGP(FramedOutput, BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
         others = shorter_starts(evidence.theta) if self.kernel is None else []
         start, inverse_hessian = (evidence.theta, None) if callable(self.optimizer) else subset_start(evidence, others)
-        objective = WarmObjective(evidence)
-        optimum = maximise(
+        objective = WarmObjective(evidence, None, inverse_hessian)
+        optimum = search(
             objective,
             start,
-            evidence.bounds,
             optimizer=self.optimizer,
             n_restarts=self.n_restarts_optimizer,
             rng=np.random.default_rng(seed),
             ftol=evidence.ftol,
-            inverse_hessian=inverse_hessian,
             report=self._report("leave-one-out" if self.objective == "loo" else "log evidence"),
         )
         return optimum, objective.start

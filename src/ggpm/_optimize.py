@@ -18,6 +18,7 @@ Objective = Callable[[Array], tuple[float, Array]]
 GTOL = 1e-5  # a projected gradient this small is an optimum
 SUFFICIENT = 1e-4  # Armijo: the share of the predicted rise that a step must bring
 SHORTEST = 2.0**-10  # the shortest part of a preconditioned step that is tried
+LONGEST = 1.0  # the first such step changes no logarithm by more than this
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def maximise(
     rng: np.random.Generator | None = None,
     max_iter: int = 200,
     ftol: float = 1e-9,
-    inverse_hessian: Array | None = None,
+    inverse_hessian: Callable[[], Array | None] = lambda: None,
     report: Callable[[int, int, float], None] | None = None,
 ) -> Optimum:
     """The best local maximum found from ``theta`` and from ``n_restarts`` random points within the bounds.
@@ -52,8 +53,9 @@ def maximise(
     An evaluation that raises `numpy.linalg.LinAlgError` or is not finite counts as a very low value: the line
     search retreats from it. Only if the very first evaluation fails is the error passed on.
 
-    ``inverse_hessian``, a guess of that of the negative objective near ``theta``, makes the first run start with steps
-    of the right size and direction; where no such step rises, the run goes on without it.
+    ``inverse_hessian``, asked after the first evaluation, may know a guess of that of the negative objective near
+    ``theta``. With it the first run starts with steps of the right size and direction; where no such step rises, the
+    run goes on without it.
     """
     if n_restarts and not np.all(np.isfinite(bounds)):
         raise ValueError("n_restarts_optimizer > 0 needs finite bounds for every hyperparameter.")
@@ -72,7 +74,7 @@ def maximise(
             if best is None:
                 raise
             continue
-        found = _one_run(run, optimizer, max_iter, ftol, inverse_hessian if number == 0 else None)
+        found = _one_run(run, optimizer, max_iter, ftol, inverse_hessian() if number == 0 else None)
         if best is None or found.value > best.value:
             best = found
     assert best is not None
@@ -177,7 +179,7 @@ def _preconditioned(run: _Run, inverse_hessian: Array, max_iter: int, ftol: floa
     run.scale, H = 1.0, inverse_hessian.copy()
     low, high = run.bounds.T
     theta, (value, gradient) = run._last
-    message, converged, iteration = "no step of the preconditioned search rises", False, 0
+    message, converged, iteration, reach = "no step of the preconditioned search rises", False, 0, LONGEST
     for iteration in range(max_iter):
         free = ~(((theta <= low) & (gradient <= 0)) | ((theta >= high) & (gradient >= 0)))
         step = np.zeros_like(theta)
@@ -186,6 +188,8 @@ def _preconditioned(run: _Run, inverse_hessian: Array, max_iter: int, ftol: floa
         if iteration and 0.5 * slope <= ftol * max(1.0, abs(value)):
             message, converged = "what is left to gain is below ftol", True
             break
+        if (length := np.max(np.abs(step))) > reach:
+            step, slope = step * (reach / length), slope * (reach / length)
         while t >= SHORTEST:
             trial = np.clip(theta + t * step, low, high)
             moved = trial - theta
@@ -198,6 +202,7 @@ def _preconditioned(run: _Run, inverse_hessian: Array, max_iter: int, ftol: floa
             break
         value, (before, gradient) = value + rise, (gradient, run._last[1][1])
         theta, H = trial, _bfgs(H, moved, before - gradient)
+        reach = 2.0 * reach if t == 1.0 else LONGEST
     return Optimum(run.best_theta, run.best, iteration, converged, run.failures, message, H)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 
 from ggpm import kernels as kernels_module
 from ggpm import loo
-from ggpm._optimize import maximise
+from ggpm._linalg import symmetric_dot
+from ggpm._optimize import Optimum, maximise
 from ggpm.families.base import Family
 from ggpm.inference import Approximation, Problem
 from ggpm.priors import Priors
@@ -23,6 +25,10 @@ SHORT_SEARCH = 12  # iterations after which starts are compared
 # only about as well as the sites are; their statistical error is some hundred times as large as this.
 EVIDENCE_FTOL, LOO_FTOL = 1e-9, 1e-3
 SUBSET_FROM = 256  # rows from which the search for hyperparameters begins on a subset
+SUBSET_SHARE = 0.5  # of the subset's inverse Hessian: that of all rows, four times as many, is about this (measured)
+STEP = 1e-4  # of log-hyperparameters, for differences of kernel matrices
+INFORMED_MOST = 8  # hyperparameters; many are mostly length scales of features that do not matter, without information
+LEAST_INFORMATION = 1.0  # on a log-hyperparameter, nats: a first step is not longer than the gradient
 
 
 class Learned:
@@ -54,6 +60,10 @@ class Learned:
         if self.family.learns_phi:
             other.family = self.family.with_log_hyper(theta[split:])
         return other
+
+    def inverse_information(self, approximation: Any) -> Array | None:
+        """A guess of the inverse of the objective's negative Hessian in `theta`, or None."""
+        return None
 
     def with_prior(self, value: float, gradient: Array) -> tuple[float, Array]:
         """An objective and its gradient in `theta`, with the log density of the priors added."""
@@ -114,6 +124,34 @@ class Evidence(Learned):
         pulled = self._pull(evaluations, *self.inference.pullback(approximation, cotangent))
         return float(values.sum()), pulled, approximation
 
+    def inverse_information(self, approximation: Approximation) -> Array | None:
+        """A guess of the inverse of the evidence's negative Hessian in `theta`; None where a subset tells more.
+
+        With its sites held, the evidence is that of ``y~ = m + U^-1 z ~ N(0, K + U^-1)``. The mean of observed and
+        expected information of such a Gaussian needs no traces (Gilmour, Thompson and Cullis 1995): it is
+        ``q_i^T (K + U^-1)^-1 q_j / 2``, where ``q_i = (dK / dtheta_i) z``, and ``-U^-1 du / dphi_i`` for the family's.
+        """
+        a, p = approximation, approximation.problem
+        if self.objective == "loo" or len(self.y) >= SUBSET_FROM or self.theta.size > INFORMED_MOST:
+            return None
+        q = []
+        for j, kernel in enumerate(self.kernels):
+            latents = slice(None) if len(self.kernels) == 1 else [j]
+            for step in STEP * np.eye(kernel.n_dims):
+                (moved,) = kernels_module.with_log_hyper([kernel], kernel.theta + step)
+                K = kernels_module.evaluate(moved, self.X, cache=self.cache).K
+                q.append(np.zeros(p.shape))
+                q[-1][:, latents] = (symmetric_dot(K, a.z[:, latents]) - a.mean[:, latents]) / STEP
+        if self.family.learns_phi:
+            w, Q = np.linalg.eigh(a.U.dense())
+            # rows that say little, or whose curvature is negative, are not to dominate
+            inverse = (Q / np.maximum(w, 1e-3 * np.max(w))[:, None, :]) @ Q.swapaxes(1, 2)
+            q += list(-np.einsum("njk,nkp->pnj", inverse, self.family.u_phi(a.mean + p.offset, p.y)))
+        pushed = [a.solution.solve(a.U.dot(right)) for right in q]
+        w, Q = np.linalg.eigh([[0.5 * np.sum(left * right) for right in pushed] for left in q])
+        guess = (Q / np.maximum(w, LEAST_INFORMATION)) @ Q.T
+        return guess if np.all(np.isfinite(guess)) else None
+
     def _infer(self, start: Any) -> tuple[list, Approximation]:
         evaluations = [kernels_module.evaluate(k, self.X, cache=self.cache) for k in self.kernels]
         problem = Problem(self.family, self.y, self.offset)
@@ -129,17 +167,29 @@ class Evidence(Learned):
 class WarmObjective:
     """The objective and its gradient as a function of theta; every search for a posterior starts from the best so far.
 
-    The last one may be that of a step which went much too far.
+    The last one may be that of a step which went much too far. ``inverse_hessian`` is what is known of it at the first
+    theta: as given, or from the evidence itself once that has been evaluated there.
     """
 
-    def __init__(self, evidence: Any, start: Any = None):
-        self.evidence, self.start, self.best = evidence, start, -np.inf
+    def __init__(self, evidence: Any, start: Any = None, inverse_hessian: Array | None = None):
+        self.evidence, self.start, self.best, self.inverse_hessian = evidence, start, -np.inf, inverse_hessian
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
-        value, gradient, approximation = self.evidence.at(theta).learn(self.start)
+        evidence, first = self.evidence.at(theta), self.best == -np.inf
+        value, gradient, approximation = evidence.learn(self.start)
+        if first and self.inverse_hessian is None:
+            with suppress(np.linalg.LinAlgError):
+                self.inverse_hessian = evidence.inverse_information(approximation)
         if value > self.best:
             self.best, self.start = value, approximation.start
         return value, gradient
+
+
+def search(objective: WarmObjective, theta: Array, **settings: Any) -> Optimum:
+    """The maximum of an objective over theta; settings are those of `maximise`."""
+    return maximise(
+        objective, theta, objective.evidence.bounds, inverse_hessian=lambda: objective.inverse_hessian, **settings
+    )
 
 
 def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Array, Array | None]:
@@ -157,8 +207,7 @@ def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Arra
     start, inverse_hessian = subset_start(part, starts)
     low, high = evidence.bounds.T
     try:
-        ftol = max(1e-6, evidence.ftol)
-        found = maximise(WarmObjective(part), start, part.bounds, ftol=ftol, inverse_hessian=inverse_hessian)
+        found = search(WarmObjective(part, None, inverse_hessian), start, ftol=max(1e-6, evidence.ftol))
         if not np.all((found.theta > low) & (found.theta < high)):
             # a parameter that is not needed, or a part that shows nothing: all rows decide
             measure = Evidence.leave_one_out if evidence.objective == "loo" else Evidence.evaluate
@@ -166,8 +215,7 @@ def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Arra
             return (found.theta if at_found > at_start else theta), None
     except np.linalg.LinAlgError:
         return theta, None
-    # four times the rows hold about four times the information
-    return found.theta, found.inverse_hessian / 4 if evidence.objective == "evidence" else None
+    return found.theta, SUBSET_SHARE * found.inverse_hessian if evidence.objective == "evidence" else None
 
 
 def _best_start(evidence: Evidence, starts: Sequence[Array]) -> Array:
@@ -177,7 +225,7 @@ def _best_start(evidence: Evidence, starts: Sequence[Array]) -> Array:
     best, height = starts[0], -np.inf
     for start in starts:
         try:
-            found = maximise(WarmObjective(evidence), start, evidence.bounds, max_iter=SHORT_SEARCH, ftol=1e-4)
+            found = search(WarmObjective(evidence), start, max_iter=SHORT_SEARCH, ftol=1e-4)
         except np.linalg.LinAlgError:
             continue
         if found.value > height:

@@ -15,7 +15,7 @@ from ggpm import _frames, priors
 from ggpm._check import as_numbers
 from ggpm._optimize import Optimum, maximise, warn_unconverged
 from ggpm.kernels import median_distance, resolve_kernel
-from ggpm.objective import WarmObjective
+from ggpm.objective import WarmObjective, search
 from ggpm.sparse.data import Preparation, joined, survey, take
 from ggpm.sparse.inducing import settings_of
 from ggpm.sparse.kinds import is_dask, is_streamed
@@ -207,11 +207,10 @@ def _maximise(
     start: Any,
 ) -> tuple[Optimum, Any]:
     """The best hyperparameters, and their posterior as a start for another search."""
-    objective = WarmObjective(evidence, start)
-    best = maximise(
-        objective, evidence.theta, evidence.bounds, optimizer=estimator.optimizer, n_restarts=restarts,
-        rng=rng, report=estimator._report(what), ftol=settings.ftol,
-        inverse_hessian=None if callable(estimator.optimizer) else inverse_hessian,
+    objective = WarmObjective(evidence, start, inverse_hessian)
+    best = search(
+        objective, evidence.theta, optimizer=estimator.optimizer, n_restarts=restarts, rng=rng,
+        report=estimator._report(what), ftol=settings.ftol,
     )  # fmt: skip
     return best, objective.start
 
