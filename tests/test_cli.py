@@ -160,7 +160,7 @@ def test_every_flag_in_a_hint_exists_and_every_hint_in_the_library_is_translated
     import pathlib
 
     import ggpm
-    from ggpm.cli import FLAGS
+    from ggpm._terminal import FLAGS
 
     options = {o for command in main.commands.values() for p in command.params for o in p.opts}
     source = "".join(p.read_text() for p in pathlib.Path(ggpm.__file__).parent.rglob("*.py") if p.name != "cli.py")
@@ -190,11 +190,12 @@ def test_predictions_carry_the_columns_that_are_kept(folder, tmp_path):
 
 def test_the_progress_bar_shows_the_search(monkeypatch):
     from ggpm import GGPRegressor
-    from ggpm.cli import _progress, _watched
+    from ggpm._terminal import Waiting
+    from ggpm.cli import _watched
 
     told = []
-    monkeypatch.setattr(_progress, "tell", lambda self, state: told.append(state))
-    with _progress("fitting") as bar:
+    monkeypatch.setattr(Waiting, "tell", lambda self, state: told.append(state))
+    with Waiting("fitting") as bar:
         _watched(GGPRegressor("poisson"), bar).fit(np.arange(8.0)[:, None], np.arange(8))
     assert len(told) > 2 and re.fullmatch(r"log evidence -\d+\.\d\d, evaluation \d+", told[-1])
 

@@ -7,20 +7,15 @@ the standard output; everything for human eyes goes to the standard error stream
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
-import re
 import sys
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 try:
     import click
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.table import Table
 except ImportError:
     raise SystemExit("The ggpm command needs click, rich, pandas and pyarrow. Try: pip install 'ggpm[cli]'") from None
@@ -28,6 +23,7 @@ except ImportError:
 import numpy as np
 
 from ggpm import __version__
+from ggpm._terminal import Fault, Waiting, in_flags, plain, tell, warnings_told
 from ggpm._text import did_you_mean
 from ggpm.tables import (
     TableError,
@@ -44,53 +40,6 @@ from ggpm.tables import (
 CLASSIFIERS = ("categorical", "bernoulli", "ordinal")
 UNITS = ("degrees", "radians", "hours")
 NOT_CONVERGED = 3
-# messages of the library speak Python: what its advice is called here
-FLAGS = tuple(
-    (re.compile(python), flag)
-    for python, flag in (
-        (r'VonMises\(units="(\w+)"\)', r"--units \1"),
-        (r"units=\(0, 365\.25\)", "--units 0,365.25"),
-        (r"Dirichlet\(closure=True\)", "--closure"),
-        (r'Dirichlet\(zeros="(\w+)"\)', r"--zeros \1"),
-        (r"zeros_epsilon", "0.001"),
-        (r"offset=log\(exposure\)", "--offset, a column of log(exposure)"),
-        (r"GGPClassifier", "--family categorical"),
-        (r"GGPOrdinalClassifier", "--family ordinal"),
-        (r"Pass order=\[\.\.\.\], lowest first, or an ordered categorical", "Give --order, lowest first"),
-        (r"\border must list", "--order must list"),
-        (r"n_restarts_optimizer=(\d+)", r"--restarts \1"),
-        (r"inducing=None for exact inference", "leave out --inducing for exact inference"),
-        (r"\binducing must be", "--inducing must be"),
-        (r"inference=Laplace\(max_iter=500\)( \(or Variational\))?", "--inference variational"),
-        (r"inference='(\w+)'", r"--inference \1"),
-        (r": y / np\.linalg\.norm\(y, axis=1, keepdims=True\)", ""),
-        (r" \(for example with sklearn\.compose\.TransformedTargetRegressor\), or set phi, phi_bounds and the kernel's "
-         "bounds", " before fitting"),
-        (r"plot_class_map", "--kind classes"),
-        (r"plot_(\w+)", r"--kind \1"),
-    )
-)  # fmt: skip
-err = Console(stderr=True)
-
-
-def _with_flags(message: str) -> str:
-    """A message of the library in the words of this command."""
-    for python, flag in FLAGS:
-        message = python.sub(flag, message)
-    return message
-
-
-class Fault(click.ClickException):
-    """A fault in the data or the model: exit code 1."""
-
-    exit_code = 1
-
-    def show(self, file: Any = None) -> None:
-        err.print(f"[bold red]Error:[/] {_plain(self.message)}", highlight=False, soft_wrap=True)
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")
 
 
 class Group(click.Group):
@@ -100,7 +49,7 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except (ValueError, TypeError, TableError, np.linalg.LinAlgError, MemoryError, ImportError, OSError) as error:
-            raise Fault(_with_flags(str(error))) from error
+            raise Fault(in_flags(str(error))) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), *(["reproduce"] if _has_experiments() else [])])
@@ -168,8 +117,6 @@ def fit(data: str, target: str, family: str, out: str, as_json: bool, **options:
 
     ggpm fit data.csv --target dir --family von_mises --units degrees --out model.ggpm
     """
-    from ggpm import save
-
     targets = split_columns(target)
     if options["inducing"] is not None and _is_parquet(data):
         return _fit_streamed(data, targets, family, out, as_json, options)
@@ -182,56 +129,47 @@ def fit(data: str, target: str, family: str, out: str, as_json: bool, **options:
     y = target_of(table, targets, labels=family in CLASSIFIERS, path=data)
     if family == "bernoulli" and len(set(np.asarray(y).ravel().tolist())) > 2:
         raise click.UsageError("--family bernoulli has two classes, the target has more. Try --family categorical.")
-    with _warnings_told(), _progress(f"fitting {family} to {len(X)} rows") as bar:
+    with warnings_told(), Waiting(f"fitting {family} to {len(X)} rows") as bar:
         try:
             _watched(model, bar).fit(X, y, offset=offset)
         except ValueError as error:
             raise ValueError(f"{data}, target {target!r}: {error}") from error
-    save(model, out)
-    result = {
-        "model": out,
-        "family": family,
-        "rows": len(X),
-        "features": list(map(str, X.columns)),
-        "target": targets,
-        "kernel": str(model.kernel_),
-        "log_evidence": float(model.log_marginal_likelihood_value_),
-        "training_score": float(model.score(X, y, **({} if offset is None else {"offset": offset}))),
-        "converged": bool(model.converged_),
-        "iterations": int(model.n_iter_),
-    }
-    _tell(result, as_json)
-    if not model.converged_:
-        sys.exit(NOT_CONVERGED)
+    features, score = list(map(str, X.columns)), model.score(X, y, **({} if offset is None else {"offset": offset}))
+    told = {"family": family, "rows": len(X), "features": features, "target": targets, "training_score": float(score)}
+    _finish(model, out, as_json, told)
 
 
 def _fit_streamed(data: str, targets: list[str], family: str, out: str, as_json: bool, options: dict[str, Any]) -> None:
     """A sparse fit to a Parquet file that need not fit into memory: its rows are read in chunks, pass by pass."""
-    from ggpm import save
     from ggpm.sparse.parquet import ParquetRows, numeric_columns
 
     given = split_columns(options["features"]) if options["features"] else None
     features = given or [name for name in numeric_columns(data) if name not in (*targets, options["offset"])]
     rows = ParquetRows(data, features, targets[0] if len(targets) == 1 else targets, options["offset"])
     model = _estimator(family, options)
-    with _warnings_told(), _progress(f"fitting {family} to {rows.n_rows} rows, in chunks") as bar:
+    with warnings_told(), Waiting(f"fitting {family} to {rows.n_rows} rows, in chunks") as bar:
         try:
             _watched(model, bar).fit(rows)
         except ValueError as error:
             raise ValueError(f"{data}, target {', '.join(targets)!r}: {error}") from error
+    told = {"family": family, "rows": rows.n_rows, "features": features, "target": targets}
+    _finish(model, out, as_json, told)
+
+
+def _finish(model: Any, out: str, as_json: bool, told: dict[str, Any]) -> None:
+    """Write a fitted model, and tell what it is."""
+    from ggpm import save
+
     save(model, out)
     result = {
         "model": out,
-        "family": family,
-        "rows": rows.n_rows,
-        "features": features,
-        "target": targets,
+        **told,
         "kernel": str(model.kernel_),
         "log_evidence": float(model.log_marginal_likelihood_value_),
         "converged": bool(model.converged_),
         "iterations": int(model.n_iter_),
     }
-    _tell(result, as_json)
+    tell(result, as_json)
     if not model.converged_:
         sys.exit(NOT_CONVERGED)
 
@@ -240,17 +178,7 @@ def _is_parquet(path: str) -> bool:
     return Path(path).suffix.lower() in (".parquet", ".pq")
 
 
-@contextlib.contextmanager
-def _warnings_told() -> Iterator[None]:
-    """Warnings as lines on the standard error stream, each once."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for warning in {str(w.message) for w in caught if issubclass(w.category, UserWarning)}:
-        err.print(f"[yellow]Warning:[/] {_plain(_with_flags(warning))}", highlight=False, soft_wrap=True)
-
-
-def _watched(model: Any, bar: _progress) -> Any:
+def _watched(model: Any, bar: Waiting) -> Any:
     """The model, telling the bar of every evaluation of its objective."""
     model._listener = lambda what, run, calls, value: bar.tell(f"{what} {value:.2f}, evaluation {calls}")
     return model
@@ -329,15 +257,15 @@ def predict(
 
         kept = [] if keep is None else column_names(data) if keep == "all" else split_columns(keep)
         rows = predict_parquet(_load(model), data, out, offset=offset, level=level, keep=kept)
-        return _tell({"out": out, "rows": rows}, as_json)
+        return tell({"out": out, "rows": rows}, as_json)
     fitted, table, X = _load_with(model, data)
     extra = None if offset is None else column_as_numbers(table, offset, data)
     kept = kept_columns(table, keep, path=data)
-    with _progress(f"predicting {len(X)} rows"):
+    with Waiting(f"predicting {len(X)} rows"):
         summary = beside(kept, fitted.summary(X, level=level, offset=extra))
     if out is not None:
         write_table(summary, out)
-        _tell({"out": out, "rows": len(summary), "columns": list(summary.columns)}, as_json)
+        tell({"out": out, "rows": len(summary), "columns": list(summary.columns)}, as_json)
     elif as_json:
         click.echo(json.dumps({"rows": json.loads(summary.to_json(orient="records"))}))
     else:
@@ -384,7 +312,7 @@ def evaluate(
         raise click.UsageError("the model does not know the name of its target: give --target.")
     y = target_of(table, names, labels=hasattr(fitted, "classes_"), path=data, like=getattr(fitted, "classes_", None))
     extra = None if offset is None else column_as_numbers(table, offset, data)
-    with _progress(f"evaluating {len(X)} rows"):
+    with Waiting(f"evaluating {len(X)} rows"):
         try:
             result = measure(fitted, X, y, level=level, offset=extra)
             if report:
@@ -393,7 +321,7 @@ def evaluate(
                 result = result | calibration(fitted, X, y, offset=extra).frame["value"].to_dict()
         except ValueError as error:
             raise ValueError(f"{data}, target {', '.join(names)}: {error}") from error
-    _tell(result, as_json)
+    tell(result, as_json)
 
 
 # ---- plot --------------------------------------------------------------------------------------------------------
@@ -447,7 +375,7 @@ def plot(
         }[chosen]
         ax = draw(fitted, columns[0] if columns else 0)
     ax.figure.savefig(out, dpi=150)
-    _tell({"out": out, "kind": chosen}, as_json)
+    tell({"out": out, "kind": chosen}, as_json)
 
 
 # ---- families, demo ----------------------------------------------------------------------------------------------
@@ -465,7 +393,7 @@ def families(as_json: bool) -> None:
     table.add_column("family")
     table.add_column("an output is")
     for name, text in rows.items():
-        table.add_row(name, _plain(text))
+        table.add_row(name, plain(text))
     Console().print(table)
 
 
@@ -490,54 +418,12 @@ def demo(out: str, as_json: bool) -> None:
     wind = np.mod(np.rad2deg(0.12 * hour + 0.9 * np.sin(hour / 6) + rng.vonmises(0, 6.0, 120)), 360).round(1)
     table = pd.DataFrame({"hour": hour, "wind": wind})
     write_table(table, folder / "wind.csv")
-    with _progress("fitting 120 wind directions") as bar:
+    with Waiting("fitting 120 wind directions") as bar:
         model = _watched(GGPRegressor(VonMises(units="degrees")), bar).fit(table[["hour"]], table["wind"])
     save(model, folder / "wind.ggpm")
     plotting.plot_angles(model).figure.savefig(folder / "wind.png", dpi=150)
     files = [str(folder / name) for name in ("wind.csv", "wind.ggpm", "wind.png")]
-    _tell({"files": files, "training_score": float(model.score(table[["hour"]], table["wind"]))}, as_json)
-
-
-# ---- output ------------------------------------------------------------------------------------------------------
-def _tell(result: dict[str, Any], as_json: bool) -> None:
-    """The result: JSON for machines, a small table for people."""
-    if as_json:
-        click.echo(json.dumps(result))
-        return
-    table = Table(box=None, show_header=False)
-    table.add_column(style="bold")
-    table.add_column()
-    for name, value in result.items():
-        text = (
-            f"{value:.6g}"
-            if isinstance(value, float)
-            else ", ".join(map(str, value))
-            if isinstance(value, list)
-            else str(value)
-        )
-        table.add_row(name.replace("_", " "), _plain(text))
-    Console(soft_wrap=True).print(table)
-
-
-class _progress:
-    """A bar on the standard error stream while something runs; nothing where that is not a terminal."""
-
-    def __init__(self, text: str) -> None:
-        state = TextColumn("{task.fields[state]}", style="dim", markup=False)
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(12), TimeElapsedColumn(), state)
-        self.bar = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
-        self.task = self.bar.add_task(text, total=None, state="")
-
-    def tell(self, state: str) -> None:
-        """Say how far it is."""
-        self.bar.update(self.task, state=state)
-
-    def __enter__(self) -> _progress:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.bar.stop()
+    tell({"files": files, "training_score": float(model.score(table[["hour"]], table["wind"]))}, as_json)
 
 
 if __name__ == "__main__":
