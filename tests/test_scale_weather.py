@@ -18,7 +18,7 @@ def weather():
     table = pd.read_csv(DATA / "nyc_airport_weather_2013.csv.gz")
     table = table.dropna(subset=["temp", "dewp", "pressure", "wind_speed", "theta_rad"])
     table = table[table["wind_speed"] < 200]  # one value of 1048 mph is an error of the source
-    day = pd.to_datetime(table["time_hour"]).dt.dayofyear.to_numpy(dtype=float)
+    day = pd.to_datetime(table["time_hour"]).dt.day_of_year.to_numpy(dtype=float)
     hour = 2 * np.pi * table["hour"].to_numpy() / 24
     measured = table[["temp", "dewp", "pressure", "wind_speed"]].to_numpy()
     X = np.column_stack([day, np.cos(hour), np.sin(hour), measured])
