@@ -140,8 +140,10 @@ def test_full_triangle_reaches_its_targets():
             for other in ("GPR (angle)", "CGP", "NN"):
                 theirs = triangle.errors(rows, other, "best", n)
                 assert own.mean() < theirs.mean(), (method, other, n)
-                # of logs: in two trials at n = 20 CGP fails altogether, which alone makes the plain test doubt
                 assert triangle.p_value(np.log(own), np.log(theirs)) < 1e-3, (method, other, n)
+                # in two trials at n = 20 CGP fails altogether, which alone makes the plain test doubt
+                if (method, other, n) != ("VM-Lap", "CGP", 20):
+                    assert triangle.p_value(own, theirs) < 1e-3, (method, other, n)
         nls = triangle.errors(rows, "NLS", "best", 100).mean()
         assert triangle.errors(rows, method, "best", 100).mean() < 1.1 * nls
 
