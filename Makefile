@@ -48,8 +48,9 @@ BENCH := .venv-bench
 $(BENCH)/ready: pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet --upgrade pip
-	$(BENCH)/bin/python -m pip install --quiet -e .
-	for peer in gpflow gpboost GPy; do $(BENCH)/bin/python -m pip install --quiet $$peer || echo "missing: $$peer"; done
+	$(BENCH)/bin/python -m pip install --quiet -e ".[bench]" || { \
+		$(BENCH)/bin/python -m pip install --quiet -e . && \
+		for peer in gpflow gpboost GPy; do $(BENCH)/bin/python -m pip install --quiet $$peer || echo "missing: $$peer"; done; }
 	touch $@
 
 bench: $(BENCH)/ready

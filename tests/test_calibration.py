@@ -7,7 +7,8 @@ from scipy import stats
 import ggpm
 from cases import FAMILIES, simulate
 from ggpm import GGPClassifier, GGPRegressor, families
-from ggpm.calibration import Calibration, calibration
+from ggpm.calibration import Calibration, calibration, coverage_depth
+from ggpm.evaluation import evaluate
 
 
 class Fixed:
@@ -58,6 +59,15 @@ def test_outcomes_of_the_model_itself_are_calibrated(name):
         assert found > level - 4 * error
         if not model.family_.support.integer and not model.family_.finite:  # discrete regions hold more than they say
             assert found < level + 4 * error
+
+
+@pytest.mark.parametrize("name", ["gamma", "multinomial", "von_mises_fisher"])
+def test_levels_of_the_smallest_regions_are_uniform(name):
+    m = 300
+    model, y = from_itself(name, m)
+    depth = coverage_depth(model, np.zeros((m, 1)), y)
+    assert depth.shape == (m,) and stats.kstest(depth, "uniform").pvalue > 1e-3
+    assert abs(evaluate(model, np.zeros((m, 1)), y)["coverage"] - 0.9) < 4 * np.sqrt(0.9 * 0.1 / m)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

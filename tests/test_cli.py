@@ -11,7 +11,7 @@ pytest.importorskip("click")
 pd = pytest.importorskip("pandas")
 from click.testing import CliRunner  # noqa: E402
 
-from ggpm import load  # noqa: E402
+from ggpm import load, save  # noqa: E402
 from ggpm.cli import main  # noqa: E402
 from ggpm.evaluation import evaluate  # noqa: E402
 from ggpm.tables import TableError, column_as_numbers, features_of, read_table, target_of, write_table  # noqa: E402
@@ -156,6 +156,25 @@ def test_warnings_speak_flags(folder, tmp_path):
     assert "Try --kind ordinal" in wrong.replace("\n", " ") and not PYTHON.search(wrong)
 
 
+@pytest.mark.parametrize(("target", "family"), [("kind", "categorical"), ("grade", "ordinal")])
+def test_labels_with_an_offset(folder, tmp_path, target, family):
+    table = pd.read_csv(folder / "data.csv").assign(shift=0.2)
+    table.to_csv(tmp_path / "data.csv", index=False)
+    flags = ["--target", target, "--family", family, "--features", "hour", "--offset", "shift"]
+    told = json.loads(run("fit", tmp_path / "data.csv", *flags, "--out", tmp_path / "m.ggpm", "--json").stdout)
+    assert 0 < told["training_score"] <= 1 and load(tmp_path / "m.ggpm").family_ is not None
+
+
+def test_a_target_without_a_name_is_asked_for(folder, tmp_path):
+    model = load(folder / "wind.ggpm")
+    model.target_names_ = None
+    save(model, tmp_path / "m.ggpm")
+    data = folder / "data.csv"
+    plot = ["plot", tmp_path / "m.ggpm", "--kind", "pit", "--data", data, "--out", tmp_path / "p.png"]
+    for command in (["evaluate", tmp_path / "m.ggpm", data], plot):
+        assert "give --target" in run(*command, code=2).stderr
+
+
 def test_every_flag_in_a_hint_exists_and_every_hint_in_the_library_is_translated():
     import pathlib
 
@@ -163,7 +182,9 @@ def test_every_flag_in_a_hint_exists_and_every_hint_in_the_library_is_translated
     from ggpm._terminal import FLAGS
 
     options = {o for command in main.commands.values() for p in command.params for o in p.opts}
-    source = "".join(p.read_text() for p in pathlib.Path(ggpm.__file__).parent.rglob("*.py") if p.name != "cli.py")
+    source = "".join(
+        p.read_text() for p in pathlib.Path(ggpm.__file__).parent.rglob("*.py") if p.name != "_terminal.py"
+    )
     source = re.sub(r'"\n\s+f?"', "", source)  # strings that are continued on the next line
     for python, flag in FLAGS:
         assert set(re.findall(r"--\w+", flag)) <= options, flag

@@ -362,13 +362,18 @@ def test_gaussian_outputs_far_from_order_one_are_told():
         GGPRegressor(optimizer=None).fit(X, 1e-3 * X[:, 0])
 
 
+def test_bounds_may_be_an_array():
+    model = GGPRegressor(families.Gaussian(phi_bounds=np.array([1e-3, 10.0]))).fit(X, X[:, 0])
+    assert 1e-3 <= model.family_.phi <= 10.0
+
+
 def test_hyperparameters_at_a_bound_are_told_by_name():
     x = np.linspace(0, 1, 30)[:, None]
     wave = np.sin(6 * x[:, 0])
     with pytest.warns(ConvergenceWarning, match=r"k2__length_scale at its lower bound 0\.5") as caught:
         GGPRegressor(kernel=1.0 * RBF(1.0, (0.5, 10.0))).fit(x, wave)
     assert caught[0].filename == __file__  # the line shown is the user's
-    with pytest.warns(ConvergenceWarning, match=r"phi at its lower bound 0\.01"):
+    with pytest.warns(ConvergenceWarning, match=r"phi at its lower bound \(phi_bounds=\(0\.01, "):
         GGPRegressor(families.Gaussian(phi=0.1, phi_bounds=(0.01, 1.0))).fit(x, wave)
     with pytest.warns(ConvergenceWarning, match=r"constant_value at its upper bound 0\.5"):
         GGPRegressor(kernel=ConstantKernel(0.1, (0.01, 0.5)) * RBF(), inducing=10, random_state=0).fit(x, 3 * wave)

@@ -39,7 +39,7 @@ def test_every_built_in_family_is_in_the_registry():
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "separate"])
-@pytest.mark.parametrize("inference", [Taylor(), Laplace()], ids=["taylor", "laplace"])
+@pytest.mark.parametrize("inference", [Taylor(), Taylor(c=0), Laplace()], ids=["taylor", "taylor c=0", "laplace"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_gradient_equals_central_differences(name, inference, shared):
     evidence = evidence_for(name, inference, shared, offset=0.1)

@@ -58,6 +58,14 @@ def test_a_wrong_guess_of_the_curvature_leads_to_the_same_top(guess):
     np.testing.assert_allclose(found.theta, top_within_bounds(), atol=1e-4)
 
 
+def test_a_search_without_a_rise_goes_on_as_if_there_had_been_no_guess():
+    calls, plain, start = [], [], np.array([0.0, -1.0, 0.0, 1.5, 0.0])
+    found = maximise(hill(calls), start, BOUNDS, inverse_hessian=lambda: -np.eye(5), max_iter=30)
+    maximise(hill(plain), start, BOUNDS, max_iter=30)
+    assert found.converged and found.n_iter <= 30
+    np.testing.assert_array_equal(calls[-len(plain) + 1 :], plain[1:])  # steps of the same size
+
+
 def test_posteriors_start_from_the_best_so_far():
     class Recorder:
         """An evidence whose posterior is its theta, and that notes where searches for it start."""

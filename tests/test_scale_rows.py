@@ -351,6 +351,19 @@ def test_predictions_are_lazy_and_equal(client):
     assert len(np.unique(draws.compute())) == 270
 
 
+def test_labels_of_lazy_inputs():
+    da = pytest.importorskip("dask.array")
+    X = np.linspace(0, 1, 30)[:, None]
+    model = GGPClassifier(optimizer=None).fit(X, np.repeat(["low", "mid", "high"], 10))
+    lazy = da.from_array(X, 10)
+    draws = model.sample_y(lazy, 4)
+    assert draws.dtype == model.classes_.dtype and set(draws.compute().ravel()) == {"low", "mid", "high"}
+    with pytest.raises(TypeError, match=r"X\.compute\(\)"):
+        model.predict_top_k(lazy, 2)
+    with pytest.raises(TypeError, match=r"X\.compute\(\)"):
+        model.summary(lazy)
+
+
 def test_a_model_from_a_cluster_can_be_stored(client):
     X, y = winds(100)
     model = fixed(10).fit(da.from_array(X, chunks=(50, 2)), da.from_array(y, 50))

@@ -93,6 +93,23 @@ def test_gradient_equals_central_differences(name, inference, shared):
         assert abs(grad_Z[i, f] - numeric(0 * theta, step)) < 1e-6 * (1 + np.abs(grad_Z).max())
 
 
+@pytest.mark.parametrize(
+    ("name", "inference"),
+    [
+        ("multivariate_gaussian", Taylor(c=0)),
+        ("wishart", Taylor(c=0)),
+        ("ordinal", Taylor(lambda y: 0.5 * y - 0.7)),
+        ("wishart", Taylor(lambda y: np.full((len(y), 3), 0.3), c=0)),
+    ],
+    ids=["correlated, c=0", "wishart, c=0", "own point", "own point, c=0"],
+)
+def test_gradient_of_taylor_s_other_forms_is_the_exact_one(name, inference):
+    exact, sparse = exact_and_sparse(name, inference, True)
+    (value, gradient, _), (sparse_value, sparse_gradient, _) = exact.evaluate(), sparse.evaluate()
+    np.testing.assert_allclose(sparse_value, value, rtol=1e-5)
+    np.testing.assert_allclose(sparse_gradient, gradient, rtol=1e-4, atol=1e-5 * np.abs(gradient).max())
+
+
 # one with a closed form, one latent by quadrature, two by the trapezoidal rule, Sobol points; all of them when slow
 VARIATIONAL = {"poisson", "ordinal", "von_mises", "von_mises_fisher"}
 

@@ -23,7 +23,7 @@ def test_the_tutorial_runs_and_says_what_it_shows(tmp_path, monkeypatch, capsys)
         exec(compile(code, "tutorial_own_family.md", "exec"), world)
     out = capsys.readouterr().out
     assert "ZeroTruncatedPoisson(): 14 checks passed" in out and "not checked" not in out
-    said = re.search(r"first line of what it prints is `(.*?)`", (DOCS / "tutorial_own_family.md").read_text(), re.S)
+    said = re.search(r"first fault that it names is `(.*?)`", (DOCS / "tutorial_own_family.md").read_text(), re.S)
     assert said.group(1).replace("\n", " ") in out
     # the model that is right explains the data better, and stays above one day
     gain = world["model"].log_marginal_likelihood_value_ - world["naive"].log_marginal_likelihood_value_

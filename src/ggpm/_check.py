@@ -64,6 +64,24 @@ def as_numbers(value: Any, name: str, what: str) -> NDArray[np.float64]:
         raise ValueError(f"{name} must be {what}; got values that are not numbers ({error}).") from None
 
 
+def as_offset(offset: Any, n: int, D: int, name: str = "offset") -> NDArray[np.float64]:
+    """What is added to the latent of n rows, (n, D); None is zero.
+
+    >>> as_offset([1.0, 2.0], 2, 3)
+    array([[1., 1., 1.],
+           [2., 2., 2.]])
+    """
+    if offset is None:
+        return np.zeros((n, D))
+    out = as_numbers(offset, name, "one number per row")
+    out = out[:, None] if out.ndim == 1 else out
+    if out.shape not in {(n, 1), (n, D)}:
+        raise ValueError(f"{name} must have shape ({n},) or ({n}, {D}); got {np.shape(offset)}.")
+    if not np.all(np.isfinite(out)):
+        raise ValueError(f"{name} must be finite; a zero exposure has the logarithm -inf: drop those rows.")
+    return np.broadcast_to(out, (n, D)).copy()
+
+
 def check_whole(value: Any, name: str, least: int) -> None:
     """Raise ValueError unless the value is a whole number from ``least`` on.
 

@@ -16,7 +16,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ggpm import _frames, priors
-from ggpm._check import as_numbers, check_squares, check_whole, refuse_masked
+from ggpm._check import as_numbers, as_offset, check_squares, check_whole, refuse_masked
 from ggpm._optimize import Optimum, warn_unconverged
 from ggpm._output import FramedOutput
 from ggpm._text import did_you_mean
@@ -109,11 +109,10 @@ class GGP(FramedOutput, BaseEstimator):
         check_consistent_length(X, y)
         inference = self._resolve_inference()
         D = family.latent_dim
-        self._offset_given_ = offset is not None
         kernels = resolve_kernel(self.kernel, D, X)
         names, length = priors.names_of(kernels, family), median_distance(X) if self.kernel is None else 1.0
         prior = priors.resolve(self.priors, names, self.kernel is None, family, length)
-        evidence = Evidence(family, kernels, X, y, _as_offset(offset, len(X), D), inference, self.objective, prior)
+        evidence = Evidence(family, kernels, X, y, as_offset(offset, len(X), D), inference, self.objective, prior)
         n_iter, optimum_converged, start = 0, True, None
         if self.optimizer is not None and evidence.theta.size:
             optimum, start = self._maximise(evidence)
@@ -178,10 +177,12 @@ class GGP(FramedOutput, BaseEstimator):
             useless = name.endswith("length_scale") and names.count(name) > 1 and np.exp(high) > 0.99e5
             variance = name.endswith(("constant_value", "noise_level", "phi")) and np.exp(low) < 1.01e-5
             unneeded = variance or (name == "phi" and default_phi)
-            if low < high and np.isclose(value, high) and not useless:
-                told.append(f"{name} at its upper bound {np.exp(high):.6g}")
-            elif low < high and np.isclose(value, low) and not unneeded:
-                told.append(f"{name} at its lower bound {np.exp(low):.6g}")
+            upper, lower = np.isclose(value, high) and not useless, np.isclose(value, low) and not unneeded
+            if low < high and (upper or lower):
+                side, bound = ("upper", high) if upper else ("lower", low)
+                # a family's entries may be of Cholesky factors or cut points: what the user gave is what to name
+                where = f"(phi_bounds={evidence.family.phi_bounds})" if name == "phi" else f"{np.exp(bound):.6g}"
+                told.append(f"{name} at its {side} bound {where}")
         if told:
             warn_unconverged(
                 f"the search ended with {', '.join(told)}: the optimum may lie beyond. Widen the bounds, or hold the "
@@ -284,7 +285,7 @@ class GGP(FramedOutput, BaseEstimator):
         refuse_masked(X, "X")
         X = validate_data(self, X, dtype=np.float64, reset=False)
         mean, cov = self.posterior_.latent(X)
-        return mean + _as_offset(offset, len(X), mean.shape[1]), cov
+        return mean + as_offset(offset, len(X), mean.shape[1]), cov
 
     def predict_dist(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
         """The predictive distribution (`Predictive`) at the rows of X; ``trials`` for counts out of N.
@@ -314,9 +315,7 @@ class GGP(FramedOutput, BaseEstimator):
         (3, 5)
         """
         draws = self.predict_dist(X, offset=offset, trials=trials).sample(n_samples, random_state)
-        if is_dask(X):
-            return np.moveaxis(draws, 1, -1)
-        return self._labelled(np.moveaxis(draws, 0, -1))
+        return self._labelled(np.moveaxis(draws, 1 if is_dask(X) else 0, -1))
 
     def log_predictive_density(self, X: Any, y: Any, *, offset: Any = None) -> Array:
         """Log predictive density of each row of y, (m,).
@@ -340,25 +339,13 @@ class GGP(FramedOutput, BaseEstimator):
             )
         return _frames.values_of(y)
 
-    def _labelled(self, draws: NDArray) -> NDArray:
+    def _labelled(self, draws: Any) -> Any:
         """Draws of the family as the user knows them (classifiers: labels)."""
         return draws
 
 
 def _print_progress(what: str, run: int, calls: int, value: float) -> None:
     print(f"[ggpm] run {run}, evaluation {calls}: {what} {value:.6f}", file=sys.stderr)
-
-
-def _as_offset(offset: Any, n: int, D: int) -> Array:
-    if offset is None:
-        return np.zeros((n, D))
-    out = as_numbers(offset, "offset", "one number per row")
-    out = out[:, None] if out.ndim == 1 else out
-    if out.shape not in {(n, 1), (n, D)}:
-        raise ValueError(f"offset must have shape ({n},) or ({n}, {D}); got {np.shape(offset)}.")
-    if not np.all(np.isfinite(out)):
-        raise ValueError("offset must be finite; a zero exposure has the logarithm -inf: drop those rows.")
-    return np.broadcast_to(out, (n, D)).copy()
 
 
 def _as_trials(trials: Any, m: int, family: Family) -> Array | None:

@@ -29,7 +29,6 @@ class Optimum:
     value: float
     n_iter: int
     converged: bool
-    n_failures: int
     message: str
     inverse_hessian: Array
     """An approximation of the inverse Hessian of the negative objective, as the search left it."""
@@ -92,7 +91,7 @@ class _Run:
         # L-BFGS-B's first step is the whole gradient when all variables are bounded: make it a step of about one
         self.scale = 1.0 / max(1.0, float(np.max(np.abs(gradient)))) if scaled else 1.0
         self.worst = self.best = value
-        self.best_theta, self.calls, self.failures = start, 1, 0
+        self.best_theta, self.calls = start, 1
         self._last = start, (value, gradient)
         self._tell(value)
 
@@ -106,7 +105,6 @@ class _Run:
             if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
                 raise np.linalg.LinAlgError("not finite")
         except np.linalg.LinAlgError:
-            self.failures += 1
             return self.scale * (-self.worst + 1e3 * (1.0 + abs(self.worst))), np.zeros_like(x)
         self.worst = min(self.worst, value)
         if value > self.best:
@@ -136,7 +134,7 @@ def _one_run(
                 "From a result of scipy.optimize.minimize return (result.x, result.fun)."
             )
         run(theta)
-        return Optimum(run.best_theta, run.best, 0, True, run.failures, "user's optimizer", unknown)
+        return Optimum(run.best_theta, run.best, 0, True, "user's optimizer", unknown)
     n_iter = 0
     if inverse_hessian is not None:
         found = _preconditioned(run, inverse_hessian, max_iter, ftol)
@@ -151,7 +149,7 @@ def _one_run(
         method="L-BFGS-B",
         # ftol is relative to the objective itself, gtol absolute, whatever the scale
         options={
-            "maxiter": max_iter,
+            "maxiter": max_iter - n_iter,
             "maxcor": 20,
             "gtol": GTOL * run.scale,
             "ftol": ftol * min(1.0, run.scale * max(1.0, abs(run.best))),
@@ -164,7 +162,6 @@ def _one_run(
         run.best,
         n_iter + int(result.nit),
         bool(result.success or flat),
-        run.failures,
         str(result.message),
         result.hess_inv.todense() * run.scale,
     )
@@ -176,7 +173,7 @@ def _preconditioned(run: _Run, inverse_hessian: Array, max_iter: int, ftol: floa
     It ends when the gain that the quadratic model still predicts is below ``ftol``, relative to the objective: no
     evaluation is spent on seeing that nothing is left to gain.
     """
-    run.scale, H = 1.0, inverse_hessian.copy()
+    scale, run.scale, H = run.scale, 1.0, inverse_hessian.copy()
     low, high = run.bounds.T
     theta, (value, gradient) = run._last
     message, converged, iteration, reach = "no step of the preconditioned search rises", False, 0, LONGEST
@@ -203,7 +200,8 @@ def _preconditioned(run: _Run, inverse_hessian: Array, max_iter: int, ftol: floa
         value, (before, gradient) = value + rise, (gradient, run._last[1][1])
         theta, H = trial, _bfgs(H, moved, before - gradient)
         reach = 2.0 * reach if t == 1.0 else LONGEST
-    return Optimum(run.best_theta, run.best, iteration, converged, run.failures, message, H)
+    run.scale = scale
+    return Optimum(run.best_theta, run.best, iteration, converged, message, H)
 
 
 def _with_others_held(H: Array, free: NDArray[np.bool_]) -> Array:

@@ -7,6 +7,7 @@ from typing import Any, Self
 from numpy.typing import NDArray
 
 from ggpm import _frames
+from ggpm.sparse.kinds import is_dask
 
 
 class FramedOutput:
@@ -75,6 +76,10 @@ class FramedOutput:
         """
         from ggpm.summaries import summarise
 
+        if is_dask(X):
+            raise TypeError(
+                "summary makes a table in memory: pass X.compute(), or take predict_dist(X) and its methods."
+            )
         predictive = self.predict_dist(X, offset=offset, trials=trials)
         names = [str(label) for label in getattr(self, "classes_", [])] or self.target_names_
         return summarise(predictive, level, names, getattr(self, "classes_", None), _frames.index_of(X))

@@ -34,7 +34,7 @@ def standard_normal_nodes(D: int, coarse: bool = False) -> tuple[Array, Array]:
     True
     """
     if D in TRAPEZOID:
-        return _trapezoid(D, *(TRAPEZOID_COARSE if coarse else TRAPEZOID)[D])
+        return trapezoid(D, *(TRAPEZOID_COARSE if coarse else TRAPEZOID)[D])
     log2 = SOBOL_LOG2_COARSE if coarse else SOBOL_LOG2
     half = ndtri(sobol(D).random_base2(log2 - 1).clip(1e-12, 1 - 1e-12))
     nodes = np.concatenate([half, -half])
@@ -62,14 +62,15 @@ def matched_nodes(D: int, accuracy: str = "standard") -> tuple[Array, Array]:
     """
     rules, log2 = ACCURACIES[accuracy]
     if D in rules:
-        return _trapezoid(D, *rules[D])
+        return trapezoid(D, *rules[D])
     half = ndtri(sobol(D).random_base2(log2 - 1).clip(1e-12, 1 - 1e-12))
     half = np.linalg.solve(np.linalg.cholesky(half.T @ half / len(half)), half.T).T
     nodes = np.concatenate([half, -half])
     return nodes, np.full(len(nodes), 1.0 / len(nodes))
 
 
-def _trapezoid(D: int, spacing: float, radius: float) -> tuple[Array, Array]:
+def trapezoid(D: int, spacing: float, radius: float) -> tuple[Array, Array]:
+    """Nodes and weights of the standard normal in D dimensions: a square grid within a radius."""
     x = spacing * np.arange(-round(radius / spacing), round(radius / spacing) + 1)
     nodes = np.stack([g.ravel() for g in np.meshgrid(*[x] * D)], axis=1)
     square = np.sum(nodes**2, axis=1)

@@ -6,8 +6,7 @@ three derivatives in k are the ratio ``A = I_{nu+1}/I_nu``, ``A'`` and ``A''``. 
 differences of almost equal numbers: there the asymptotic series of A is differentiated term by term. Below, a
 backward recurrence over the orders runs for the differences themselves.
 
-*Proportions.* Sums without one part, log-softmax, Kullback–Leibler terms and Stirling's remainder, from which
-densities of counts and compositions are put together at any scale.
+*Proportions.* Sums without one part and log-softmax, for densities of counts and compositions at any scale.
 
 All functions are vectorised and take float arrays.
 """

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ggpm import _frames
 from ggpm._check import check_level
-from ggpm.families.support import Circle
+from ggpm.families.support import Circle, Simplex
 from ggpm.predictive import Predictive
 from ggpm.regions import log_density
 
@@ -112,18 +112,13 @@ def calibration(
     """
     for level in levels:
         check_level(level, "every one of levels")
-    codes = model._codes(y)
     family = model.family_
-    encoded = family.encode(codes)
-    trials = encoded.sum(axis=-1) if family.countable else None
-    predictive = model.predict_dist(X, offset=offset, trials=trials)
-    if len(predictive) != len(encoded):
-        raise ValueError(f"X has {len(predictive)} rows, y {len(encoded)}.")
+    predictive, codes, encoded = _predictive_at(model, X, y, offset)
     log_p = predictive.log_prob(codes)
     pit, depth = _transforms(predictive, codes, encoded, random_state)
     if family.finite:
         probabilities = predictive.probabilities()
-        chosen = encoded.argmax(axis=1) if encoded.ndim == 2 else encoded.astype(int).ravel()
+        chosen = _chosen(encoded)
         inside = [_class_coverage(predictive, chosen, level) for level in levels]
         indicator = np.eye(probabilities.shape[1])[chosen]
         brier, crps = float(np.mean(np.sum((probabilities - indicator) ** 2, axis=1))), np.nan
@@ -138,6 +133,45 @@ def calibration(
     )  # fmt: skip
 
 
+def coverage_depth(model: Any, X: Any, y: Any, *, offset: Any = None, random_state: Any = 0) -> Array:
+    """The level of the smallest credible region that contains each y, (m,); uniform if the model is right.
+
+    Regions are central intervals of ordered outputs, and else those of highest density. Vectors and compositions have
+    one region, not one per part as in `calibration`.
+
+    Examples
+    --------
+    >>> import ggpm
+    >>> x = np.arange(12.0)
+    >>> model = ggpm.GGPRegressor("gamma", optimizer=None).fit(x[:, None], x + 1)
+    >>> bool(np.all(coverage_depth(model, x[:, None], x + 1) < 1))
+    True
+    """
+    predictive, codes, encoded = _predictive_at(model, X, y, offset)
+    family = predictive.family
+    if isinstance(family.support, Circle) or (hasattr(family, "cdf") and not isinstance(family.support, Simplex)):
+        pit = predictive.pit(codes, random_state)
+        if pit.size == len(pit):
+            return np.abs(2.0 * pit.ravel() - 1.0)
+    return _density_depth(predictive, encoded, random_state)
+
+
+def _predictive_at(model: Any, X: Any, y: Any, offset: Any) -> tuple[Predictive, Any, Array]:
+    """The predictive distribution of y, out of as many trials as it has, and y in the family's two forms."""
+    codes, family = model._codes(y), model.family_
+    encoded = family.encode(codes)
+    trials = encoded.sum(axis=-1) if family.countable else None
+    predictive = model.predict_dist(X, offset=offset, trials=trials)
+    if len(predictive) != len(encoded):
+        raise ValueError(f"X has {len(predictive)} rows, y {len(encoded)}.")
+    return predictive, codes, encoded
+
+
+def _chosen(encoded: Array) -> NDArray[np.int_]:
+    """The class of each row."""
+    return encoded.argmax(axis=1) if encoded.ndim == 2 else encoded.astype(int).ravel()
+
+
 def _class_coverage(predictive: Predictive, chosen: NDArray, level: float) -> float:
     return float(np.mean(np.asarray(predictive.interval(level))[np.arange(len(chosen)), chosen]))
 
@@ -150,33 +184,30 @@ def _transforms(predictive: Predictive, codes: Any, encoded: Array, random_state
     if hasattr(family, "cdf"):
         pit = predictive.pit(codes, random_state)
         return pit, np.abs(2.0 * pit - 1.0)
-    # no order: the share of draws that are more probable than y, randomised between equals
-    draws = np.stack([family.encode(d) for d in predictive.sample(N_DRAWS, 0)])
-    rng = np.random.default_rng(random_state)
-    if family.finite or family.support.integer:
-        above, equal = _probability_ranks(predictive, draws, encoded)
-        pit = above + rng.uniform(size=len(above)) * equal
-        return pit, pit
-    depth = np.mean(log_density(predictive, draws) > log_density(predictive, encoded[None]), axis=0)
-    depth = depth + rng.uniform(size=len(depth)) / N_DRAWS
+    depth = _density_depth(predictive, encoded, random_state)  # no order
     return depth, depth
+
+
+def _density_depth(predictive: Predictive, encoded: Array, random_state: Any) -> Array:
+    """Probability of what is more probable than y, randomised between equals; by draws where y is not a class."""
+    family = predictive.family
+    if family.finite:
+        p = predictive.probabilities()
+        own = p[np.arange(len(p)), _chosen(encoded)][:, None]
+        above, equal = np.sum(np.where(p > own, p, 0.0), axis=1), np.sum(np.where(p == own, p, 0.0), axis=1)
+    else:
+        draws = np.stack([family.encode(d) for d in predictive.sample(N_DRAWS, 0)])
+        own, others = log_density(predictive, encoded[None]), log_density(predictive, draws)
+        above, equal = np.mean(others > own, axis=0), np.mean(others == own, axis=0)
+        if not family.support.integer:  # y is as good as one more draw
+            equal = np.full_like(above, 1.0 / N_DRAWS)
+    return above + np.random.default_rng(random_state).uniform(size=len(above)) * equal
 
 
 def _arc_coverage(predictive: Predictive, encoded: Array, level: float) -> float:
     """Share of angles on the shortest arc of a level."""
     arcs = predictive._circle.shortest_arc(float(level))
     return float(np.mean(np.mod(encoded.ravel() - arcs[:, 0], 2 * np.pi) <= arcs[:, 1] - arcs[:, 0]))
-
-
-def _probability_ranks(predictive: Predictive, draws: Array, encoded: Array) -> tuple[Array, Array]:
-    """Probability of outcomes more probable than y, and of those as probable."""
-    if predictive.family.finite:
-        p = predictive.probabilities()
-        chosen = encoded.argmax(axis=1) if encoded.ndim == 2 else encoded.astype(int).ravel()
-        own = p[np.arange(len(p)), chosen][:, None]
-        return np.sum(np.where(p > own, p, 0.0), axis=1), np.sum(np.where(p == own, p, 0.0), axis=1)
-    own, others = log_density(predictive, encoded[None]), log_density(predictive, draws)
-    return np.mean(others > own, axis=0), np.mean(others == own, axis=0)
 
 
 def _crps(predictive: Predictive, encoded: Array) -> Array:

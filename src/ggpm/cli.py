@@ -7,7 +7,6 @@ the standard output; everything for human eyes goes to the standard error stream
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -52,21 +51,14 @@ class Group(click.Group):
             raise Fault(in_flags(str(error))) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *(["reproduce"] if _has_experiments() else [])])
+        return sorted([*super().list_commands(ctx), "reproduce"])
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name == "reproduce" and _has_experiments():
+        if name == "reproduce":
             from ggpm.experiments.command import reproduce
 
             return reproduce
         return super().get_command(ctx, name)
-
-
-def _has_experiments() -> bool:
-    try:
-        return importlib.util.find_spec("ggpm.experiments.command") is not None
-    except ModuleNotFoundError:
-        return False
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -134,8 +126,8 @@ def fit(data: str, target: str, family: str, out: str, as_json: bool, **options:
             _watched(model, bar).fit(X, y, offset=offset)
         except ValueError as error:
             raise ValueError(f"{data}, target {target!r}: {error}") from error
-    features, score = list(map(str, X.columns)), model.score(X, y, **({} if offset is None else {"offset": offset}))
-    told = {"family": family, "rows": len(X), "features": features, "target": targets, "training_score": float(score)}
+    features, score = list(map(str, X.columns)), float(model.score(X, y, offset=offset))
+    told = {"family": family, "rows": len(X), "features": features, "target": targets, "training_score": score}
     _finish(model, out, as_json, told)
 
 
@@ -291,6 +283,15 @@ def _load_with(model: str, data: str) -> tuple[Any, Any, Any]:
     return fitted, table, features_of(table, ",".join(map(str, names)), exclude=[], path=data)
 
 
+def _target(fitted: Any, table: Any, target: str | None, data: str) -> tuple[list[str], Any]:
+    """Names and values of the target columns: those given, or those of the fit."""
+    names = split_columns(target) if target else fitted.target_names_
+    if not names:
+        raise click.UsageError("the model does not know the name of its target: give --target.")
+    classes = getattr(fitted, "classes_", None)
+    return names, target_of(table, names, labels=classes is not None, path=data, like=classes)
+
+
 # ---- evaluate ----------------------------------------------------------------------------------------------------
 @main.command()
 @MODEL
@@ -307,10 +308,7 @@ def evaluate(
     from ggpm.evaluation import evaluate as measure
 
     fitted, table, X = _load_with(model, data)
-    names = split_columns(target) if target else fitted.target_names_
-    if not names:
-        raise click.UsageError("the model does not know the name of its target: give --target.")
-    y = target_of(table, names, labels=hasattr(fitted, "classes_"), path=data, like=getattr(fitted, "classes_", None))
+    names, y = _target(fitted, table, target, data)
     extra = None if offset is None else column_as_numbers(table, offset, data)
     with Waiting(f"evaluating {len(X)} rows"):
         try:
@@ -357,9 +355,7 @@ def plot(
         if data is None:
             raise click.UsageError(f"--kind {chosen} needs --data: rows that were not fitted.")
         fitted, table, X = _load_with(model, data)
-        names = split_columns(target) if target else fitted.target_names_
-        labels = hasattr(fitted, "classes_")
-        y = target_of(table, names or [], labels=labels, path=data, like=getattr(fitted, "classes_", None))
+        y = _target(fitted, table, target, data)[1]
         ax = {"pit": plotting.plot_pit, "calibration": plotting.plot_calibration}[chosen](fitted, X, y)
     elif chosen == "evidence":
         ax = plotting.plot_evidence(fitted)

@@ -2,14 +2,14 @@
 
 For every row i the curvature is a symmetric D×D matrix ``U_i``. Four shapes are known:
 
-=============  ==========================================  ====================================
+=============  ==========================================  ============================================
 shape          U_i                                         who has it
-=============  ==========================================  ====================================
+=============  ==========================================  ============================================
 `Diagonal`     diag(gamma_i)                               D = 1, independent outputs
 `RankOne`      diag(gamma_i) - rho_i omega_i omega_i^T     softmax, von Mises, Dirichlet, ...
-`Kronecker`    weight_i * matrix                           softmax expanded at one common point
+`Kronecker`    weight_i * matrix                           correlated Gaussian outputs; softmax at one point
 `Blocks`       any symmetric matrix                        everything else
-=============  ==========================================  ====================================
+=============  ==========================================  ============================================
 
 Arrays may have any number of leading axes (rows, or quadrature nodes × rows); the last axis is D.
 """

@@ -46,7 +46,7 @@ class GGPRegressor(RegressorMixin, GGP):
         None is exact. Otherwise a sparse posterior over so many inducing points, or over these: for more rows than
         exact inference can bear, read in chunks.
     random_state : int, RandomState or None
-        For the restarts.
+        For the restarts, and with `inducing` for the sample of rows and the inducing points.
     verbose : int
         1 reports every evaluation of the objective on the standard error stream.
     priors : "auto", None or dict
@@ -183,8 +183,11 @@ class _ClassifierBase(ClassifierMixin, GGP):
             raise ValueError(f"y has labels that were not seen in fit: {', '.join(unknown[:5])}.")
         return np.array([lookup[label] for label in y.tolist()], dtype=float)
 
-    def _labelled(self, draws: NDArray) -> NDArray:
-        return self.classes_[draws.astype(int)]
+    def _labelled(self, draws: Any) -> Any:
+        codes = draws.astype(int)
+        return (
+            codes.map_blocks(self.classes_.take, dtype=self.classes_.dtype) if is_dask(codes) else self.classes_[codes]
+        )
 
     def predict_proba(self, X: Any, *, offset: Any = None) -> Any:
         """Probability of each class, (m, number of classes), columns as in `classes_`.
@@ -212,6 +215,19 @@ class _ClassifierBase(ClassifierMixin, GGP):
         best = np.argmax(self.predict_dist(X, offset=offset).probabilities(), axis=1)
         return self._framed(self.classes_[best], X, self.target_names_)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+        """Accuracy: the share of labels that `predict` gets right.
+
+        >>> X = np.arange(9.0)[:, None]
+        >>> y = ["a"] * 3 + ["b"] * 3 + ["c"] * 3
+        >>> GGPClassifier().fit(X, y).score(X, y)
+        1.0
+        """
+        from sklearn.metrics import accuracy_score
+
+        predicted = _frames.values_of(self.predict(X, offset=offset))
+        return float(accuracy_score(_frames.values_of(y), predicted, sample_weight=sample_weight))
+
     def predict_top_k(self, X: Any, k: int = 3, *, offset: Any = None) -> tuple[NDArray, Array]:
         """The k most probable labels of each row, best first, and their probabilities, (m, k) each.
 
@@ -224,6 +240,8 @@ class _ClassifierBase(ClassifierMixin, GGP):
         >>> str(labels[0, 0]), bool(probabilities[0, 0] > probabilities[0, 1])
         ('setosa', True)
         """
+        if is_dask(X):
+            raise TypeError("predict_top_k needs the rows themselves: pass X.compute(), or sort predict_proba(X).")
         return self.predict_dist(X, offset=offset).top_k(k)
 
 

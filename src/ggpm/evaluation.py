@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ggpm.calibration import coverage_depth
 from ggpm.families.support import Circle, Simplex
 from ggpm.plotting._common import kind_of_picture
-from ggpm.plotting.checks import coverage_depth
 
 __all__ = ["evaluate", "kind_of_picture"]
 
@@ -54,7 +54,7 @@ def _error(model: Any, dist: Any, y: Any) -> tuple[str, float]:
         return "error rate", float(np.mean(best != model._codes(y)))
     mean, values = dist.mean(), np.asarray(model._codes(y), dtype=float)
     if isinstance(family.support, Circle):
-        period = family.period()
+        period = family.support.period
         off = np.abs(np.mod(values - mean + period / 2, period) - period / 2)
         return "mean absolute angle", float(off.mean())
     if isinstance(family.support, Simplex):

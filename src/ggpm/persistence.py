@@ -14,14 +14,11 @@ signature, so everything is checked as if the digest were not there.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +26,7 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels as sk
 from sklearn.utils.validation import check_is_fitted
 
+from ggpm._files import replacing
 from ggpm._packing import LoadError, known_classes, pack, require, unpack
 from ggpm.curvature import Blocks, Diagonal, Kronecker, RankOne
 from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor
@@ -88,29 +86,8 @@ def save(model: Any, path: str | os.PathLike) -> None:
         )
     check_is_fitted(model)
     content = _serialise(model)
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name itself durable, where the system lets a folder be synced."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def _serialise(model: Any) -> bytes:
@@ -136,7 +113,6 @@ def _serialise(model: Any) -> bytes:
         "log_evidence": float(model.log_marginal_likelihood_value_),
         "n_iter": int(model.n_iter_),
         "converged": bool(model.converged_),
-        "offset_given": bool(model._offset_given_),
         "feature_names": None if names is None else [str(name) for name in names],
         "target_names": model.target_names_,
         "target_kind": model._target_kind,
@@ -243,7 +219,6 @@ def _restore(content: bytes, length: int, known: Mapping[str, Mapping[str, type]
     model.log_marginal_likelihood_value_ = _number(document, "log_evidence")
     model.n_iter_ = int(_number(document, "n_iter"))
     model.converged_ = document.get("converged") is True
-    model._offset_given_ = document.get("offset_given") is True
     model.n_features_in_ = features
     names = _names(document, "feature_names", features)
     if names is not None:

@@ -1,6 +1,6 @@
 """Regions and distribution functions of predictive distributions that have no order on a line.
 
-Angles: the density on a periodic grid, hence distribution function, quantiles and the shortest arc. Any
+Angles: the density on a periodic grid, hence distribution function and the shortest arc. Any
 continuous output: the highest-density region, as a threshold on the density.
 """
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ggpm._check import check_level, check_whole
-from ggpm._quadrature import standard_normal_nodes
+from ggpm._quadrature import standard_normal_nodes, trapezoid
 from ggpm.posterior import batches
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def circular_grid(predictive: Predictive) -> CircularGrid:
     theta = centre[:, None] + 2.0 * np.arctan2(scale[:, None] * np.sin(t / 2), np.cos(t / 2))
     stretch = scale[:, None] / (np.cos(t / 2) ** 2 + (scale[:, None] * np.sin(t / 2)) ** 2)
     for k, spacing in enumerate(SPACINGS):
-        nodes, weights = _disc(spacing)
+        nodes, weights = trapezoid(2, spacing, RADIUS)
         for i in np.flatnonzero(level == k):
             eta = predictive.latent_mean[i] + nodes @ predictive._root[i].T
             density[i] = weights @ np.exp(family.log_prob(eta[:, None, :], theta[i])) * stretch[i]
@@ -116,15 +116,6 @@ def circular_grid(predictive: Predictive) -> CircularGrid:
     if not smooth.all():
         cumulative[~smooth] = _from_draws(predictive, np.flatnonzero(~smooth), centre, scale)
     return CircularGrid(centre, scale, cumulative)
-
-
-def _disc(spacing: float) -> tuple[Array, Array]:
-    """Trapezoidal nodes and weights of the standard normal in the plane."""
-    x = spacing * np.arange(-round(RADIUS / spacing), round(RADIUS / spacing) + 1)
-    nodes = np.stack([g.ravel() for g in np.meshgrid(x, x)], axis=1)
-    square = np.sum(nodes**2, axis=1)
-    nodes, weights = nodes[square <= RADIUS**2], np.exp(-0.5 * square[square <= RADIUS**2])
-    return nodes, weights / weights.sum()
 
 
 def _integrate(density: Array) -> Array:

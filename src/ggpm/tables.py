@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm._files import replacing
 from ggpm._text import did_you_mean
 
 __all__ = [
@@ -106,19 +107,11 @@ def write_table(table: Any, path: str | os.PathLike) -> None:
     ...     Path(folder, "t.csv").read_text()
     'a\\n1\\n'
     """
-    path = Path(path)
-    kind = path.suffix.lower()
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        if kind == ".csv":
-            table.to_csv(temporary, index=False)
-        elif kind in (".parquet", ".pq"):
-            table.to_parquet(temporary, index=False)
-        else:
-            raise TableError(f"{path}: expected a file ending in .csv or .parquet; got {kind or 'no ending'!r}.")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    kind = Path(path).suffix.lower()
+    if kind not in (".csv", ".parquet", ".pq"):
+        raise TableError(f"{path}: expected a file ending in .csv or .parquet; got {kind or 'no ending'!r}.")
+    with replacing(path) as temporary:
+        (table.to_csv if kind == ".csv" else table.to_parquet)(temporary, index=False)
 
 
 def _require(table: Any, names: Sequence[str], path: Any) -> None:

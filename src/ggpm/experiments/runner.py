@@ -7,7 +7,7 @@ import importlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,6 @@ class Report:
     rows: list[Row]
     tables: list[Table]
     draw: Callable[[Path], None] | None = None
-    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class Runner:
     def run(self, title: str, function: Callable[[Any], list[Row]], tasks: Sequence[Any]) -> list[Row]:
         """Rows of all tasks, in the order of the tasks."""
         jobs = min(self.jobs or cpu_count(), len(tasks)) or 1
-        # the longest tasks are last in most lists; starting with them keeps both processes busy to the end
+        # the longest tasks are last in most lists; starting with them keeps all processes busy to the end
         order = range(len(tasks) - 1, -1, -1)
         if jobs == 1:
             finished: Iterable = (_one(function, index, tasks[index]) for index in order)
@@ -167,8 +166,6 @@ def publish(report: Report, out: Path) -> None:
         for cells in table.cells():
             shown.add_row(*cells)
         console.print(shown)
-    for note in report.notes:
-        console.print(note)
     if report.draw is not None:
         require("matplotlib").use("Agg")
         with _quiet():  # figures fit models of their own

@@ -18,6 +18,7 @@ from ggpm.experiments.runner import Report, Row, Runner, Table, column, group, r
 from ggpm.families import Dirichlet
 from ggpm.inference import Taylor
 from ggpm.kernels import median_distance
+from ggpm.links import Softplus
 
 Array = NDArray[np.float64]
 
@@ -120,7 +121,7 @@ def dirichlet(X: Array, *, inference: Any = "laplace", separate: bool = False, *
 
 def matched(y: Array) -> Array:
     """Another expansion point than the paper's: the latent whose alpha is y, as eta = g(T(y)) would have it."""
-    return y + np.log(-np.expm1(-y))  # inverse of softplus
+    return Softplus().inverse(y)
 
 
 METHODS: dict[str, Callable[[Array], Any]] = {

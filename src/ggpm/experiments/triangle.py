@@ -166,10 +166,10 @@ def p_value(better: Array, worse: Array) -> float:
     return float(ttest_rel(better, worse).pvalue)
 
 
-def ranking(rows: list[Row], n: int, choice: str = "best") -> list[tuple[str, Array]]:
+def ranking(rows: list[Row], n: int) -> list[tuple[str, Array]]:
     """Methods at one size from the smallest mean error to the largest."""
     all_methods = [*METHODS, *WITHOUT_KERNEL]
-    found = [(method, errors(rows, method, choice, n)) for method in all_methods]
+    found = [(method, errors(rows, method, "best", n)) for method in all_methods]
     return sorted(found, key=lambda item: item[1].mean())
 
 
@@ -202,7 +202,7 @@ def neighbours(rows: list[Row], settings: Settings) -> Table:
 
 
 def claims(rows: list[Row], settings: Settings) -> Table:
-    """The paper's claims about figure 1c, and this project's targets, at every size."""
+    """The paper's claims about figure 1c, at every size."""
     body = []
     for n in settings.sizes:
         nls = errors(rows, "NLS", "best", n).mean()

@@ -301,3 +301,6 @@ class DispersedMean(ScalarFamily):
     @property
     def _link(self) -> Link:
         return mean_link(self.link)
+
+    def moment(self, eta: Array, trials: Array | None = None) -> Array:
+        return np.exp(self._link(eta[..., 0]))

@@ -18,7 +18,7 @@ from ggpm._special import (
     trigamma,
 )
 from ggpm.curvature import NU2_MAX, Marginals, RankOne
-from ggpm.families._stable import excess_log, stirling_error
+from ggpm.families._stable import excess_log, log_minus_digamma, stirling_error
 from ggpm.families.base import Array, Family
 from ggpm.families.support import Simplex, Support
 from ggpm.links import LINKS, Link
@@ -178,7 +178,7 @@ class Dirichlet(Family):
         # a part that dominates has y and alpha/S next to one: log(y S/alpha) would lose the digits of both
         top = t.others < t.alpha
         ratio = np.where(top, y, y * (t.S[..., None] / t.alpha))
-        stirling = np.log(ratio) + _log_minus_digamma(t.alpha) - _log_minus_digamma(t.S)[..., None]
+        stirling = np.log(ratio) + log_minus_digamma(t.alpha) - log_minus_digamma(t.S)[..., None]
         increment = np.zeros_like(t.alpha)
         increment[top] = digamma_increment(t.alpha[top], t.others[top])
         full = np.where(top, np.log(ratio) + increment, stirling)
@@ -297,15 +297,6 @@ def _common_total(sums: Array) -> float:
     """What all rows sum to, to six digits (the rest is rounding), or 1 if they differ."""
     middle = float(np.median(sums))
     return float(f"{middle:.6g}") if np.all(np.abs(sums - middle) <= _SAME_TOTAL * middle) else 1.0
-
-
-def _log_minus_digamma(x: Array) -> Array:
-    """``log x - psi0(x)``: 1/(2 x) for large x."""
-    large = np.maximum(x, 10.0)
-    terms = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760)  # B_2k/(2k)
-    series = 0.5 / large + large**-2.0 * np.polynomial.polynomial.polyval(large**-2.0, terms)
-    small = np.minimum(x, 10.0)
-    return np.where(x > 10.0, series, np.log(small) - digamma(small))
 
 
 def _square_trigamma(x: Array) -> Array:

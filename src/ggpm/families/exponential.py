@@ -246,17 +246,13 @@ class ExponentialFamily(Family):
         if self._identity is False and type(self).mean is ExponentialFamily.mean:
             self._missing("mean(theta, phi)", "T(y) is not y, so the gradient of b is not the mean of y")
         out = self._each_eta("mean", "moment", eta)
-        return (
-            out if trials is None else out * np.reshape(trials, (*np.shape(trials), *(1,) * (out.ndim - eta.ndim + 1)))
-        )
+        return out if trials is None else out * _trailing(trials, out.ndim - eta.ndim + 1)
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         if self._identity is False:
             self._missing("spread(eta, trials=None)", "T(y) is not y, so the Hessian of b is not the variance of y")
         out = self._each_eta("covariance", "spread", eta)
-        return (
-            out if trials is None else out * np.reshape(trials, (*np.shape(trials), *(1,) * (out.ndim - eta.ndim + 1)))
-        )
+        return out if trials is None else out * _trailing(trials, out.ndim - eta.ndim + 1)
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         self._missing("sample(eta, rng, trials=None)", "draws of y cannot be derived from T, b and h")

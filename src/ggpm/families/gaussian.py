@@ -66,7 +66,9 @@ class Gaussian(Family):
     def _warn_of_scale(self, y: Array) -> None:
         """Default bounds suit outputs of order one; far from that the search would end at a bound in silence."""
         variance, middle = float(np.var(y)), float(np.max(np.abs(np.mean(y, axis=0)), initial=0.0))
-        if (self.phi_bounds == DEFAULT_BOUNDS and not (variance == 0 or 1e-4 < variance < 1e4)) or middle > 1e4:
+        if (
+            np.array_equal(self.phi_bounds, DEFAULT_BOUNDS) and not (variance == 0 or 1e-4 < variance < 1e4)
+        ) or middle > 1e4:
             warnings.warn(
                 f"y has variance {variance:.3g} and mean up to {middle:.3g} in size; the default bounds suit values of "
                 "order one. Standardise y (for example with sklearn.compose.TransformedTargetRegressor), or set phi, "
@@ -81,6 +83,10 @@ class Gaussian(Family):
     @property
     def _variance(self) -> Array:
         return np.asarray(self.phi, dtype=float)
+
+    def _noise(self, D: int) -> Array:
+        """Covariance of the outputs given the latent, (D, D)."""
+        return np.eye(D) * self._variance
 
     def _each(self, per_output: Array) -> Array:
         """Derivatives in log phi from those in every output's log variance, (..., D) -> (..., p)."""
@@ -145,13 +151,13 @@ class Gaussian(Family):
         return mean, np.sqrt(np.einsum("...jj->...j", cov) + self._variance)
 
     def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array:
-        """``log N(y | mean, cov + diag(phi))`` for every row: (m, D), (m, D, D), (m, D) -> (m,).
+        """``log N(y | mean, cov + noise)`` for every row: (m, D), (m, D, D), (m, D) -> (m,).
 
         >>> Gaussian().predictive_log_prob(np.zeros((1, 1)), np.zeros((1, 1, 1)), np.zeros((1, 1))).round(4)
         array([-0.9189])
         """
         D = mean.shape[-1]
-        L = np.linalg.cholesky(cov + np.eye(D) * self._variance)
+        L = np.linalg.cholesky(cov + self._noise(D))
         z = y - mean
         for j in range(D):  # forward substitution, all rows at once
             z[..., j] = (z[..., j] - np.einsum("...k,...k->...", L[..., j, :j], z[..., :j])) / L[..., j, j]

@@ -70,9 +70,6 @@ class InverseGaussian(DispersedMean):
     def expansion(self, y: Array) -> Array:
         return self._link.inverse(np.log(y))[..., None]
 
-    def moment(self, eta: Array, trials: Array | None = None) -> Array:
-        return np.exp(self._link(eta[..., 0]))
-
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         return self.phi * self.moment(eta) ** 3
 

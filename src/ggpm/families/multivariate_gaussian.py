@@ -111,14 +111,21 @@ class MultivariateGaussian(Gaussian):
     def _variance(self) -> Array:
         return np.diag(np.asarray(self.phi, dtype=float))
 
+    def _noise(self, D: int) -> Array:
+        return np.asarray(self.phi, dtype=float)
+
+    @property
+    def _inverse_L(self) -> Array:
+        return solve_triangular(self._L, np.eye(len(self._L)), lower=True)
+
     @property
     def _precision(self) -> Array:
-        inverse = solve_triangular(self._L, np.eye(len(self._L)), lower=True)
+        inverse = self._inverse_L
         return inverse.T @ inverse
 
     def _white(self, eta: Array, y: Array) -> tuple[Array, Array]:
         """``z = L^-1 (y - eta)`` and ``w = phi^-1 (y - eta)``."""
-        inverse = solve_triangular(self._L, np.eye(len(self._L)), lower=True)
+        inverse = self._inverse_L
         z = (y - eta) @ inverse.T
         return z, z @ inverse
 
@@ -155,7 +162,7 @@ class MultivariateGaussian(Gaussian):
 
     def u_phi(self, eta: Array, y: Array) -> Array:
         z, w = self._white(eta, y)
-        inverse = solve_triangular(self._L, np.eye(len(self._L)), lower=True)
+        inverse = self._inverse_L
         # du = -phi^-1 (dL L^T + L dL^T) w, one entry dL_ij = 1 at a time: (..., D, i, j)
         first = self._precision[:, :, None] * z[..., None, None, :]
         second = inverse.T[:, None, :] * w[..., None, :, None]
@@ -169,19 +176,6 @@ class MultivariateGaussian(Gaussian):
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         return self.decode(eta + rng.standard_normal(eta.shape) @ self._L.T)
-
-    # ---- closed forms that replace quadrature --------------------------------------------------------------
-    def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array:
-        """``log N(y | mean, cov + phi)`` for every row: (m, D), (m, D, D), (m, D) -> (m,).
-
-        >>> family = MultivariateGaussian(phi=np.eye(2))
-        >>> family.predictive_log_prob(np.zeros((1, 2)), np.zeros((1, 2, 2)), np.zeros((1, 2))).round(4)
-        array([-1.8379])
-        """
-        L = np.linalg.cholesky(cov + np.asarray(self.phi, dtype=float))
-        z = np.linalg.solve(L, (y - mean)[..., None])[..., 0]
-        log_det = np.sum(np.log(np.einsum("...jj->...j", L)), axis=-1)
-        return -0.5 * np.sum(z**2, axis=-1) - log_det - mean.shape[-1] * HALF_LOG_2PI
 
 
 def _half_covariance(rows: Array) -> Array:

@@ -86,9 +86,6 @@ class NegativeBinomial(DispersedMean):
     def expansion(self, y: Array) -> Array:
         return self._link.inverse(np.log(np.maximum(y, 0.5)))[..., None]
 
-    def moment(self, eta: Array, trials: Array | None = None) -> Array:
-        return np.exp(self._link(eta[..., 0]))
-
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         mu = self.moment(eta)
         return mu + self.phi * mu**2

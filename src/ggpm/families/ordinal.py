@@ -28,7 +28,7 @@ class Ordinal(ScalarFamily):
     support   0, 1, ..., J-1
     T, b, h   indicators of the level, log sum exp(theta), 1
     a         1
-    link      theta_j = log P(level j): one latent to J (paper, Sec. 5: ordinal regression)
+    link      theta_j = log P(level j): one latent to J (paper, Sec. 4.1)
     U         1 - Var[s], s standard normal truncated to the bin; in (0, 1)
     ========  =============================================================================
 

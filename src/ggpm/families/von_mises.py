@@ -79,11 +79,6 @@ class VonMises(Family):
         """Where the range of predictions starts, in the user's units."""
         return self._range()[0]
 
-    def period(self) -> float:
-        """A full turn in the user's units."""
-        low, high = self._range()
-        return high - low
-
     def resolve(self, y: Any) -> Self:
         self._range()
         out = super().resolve(y)

@@ -1,6 +1,8 @@
 """Inference: the Gaussian site that each data point gets.
 
-An inference method has one method, ``infer(problem, K, start=None) -> Approximation``.
+An inference method has ``infer(problem, K, start=None) -> Approximation``; what learns hyperparameters with it asks for
+``gradient(approximation)`` (of the evidence) or ``pullback(approximation, cotangent)`` (of anything else, such as
+leave-one-out densities).
 """
 
 from ggpm.inference.base import Approximation, InferenceError, Problem

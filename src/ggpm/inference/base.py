@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas
 
 from ggpm._linalg import fortran, mirror, symmetric_dot
-from ggpm.curvature import Curvature, PlusOuter
+from ggpm.curvature import Curvature, Diagonal, PlusOuter
 from ggpm.families.base import Family
 from ggpm.solvers import Joint, Solution, factorise
 
@@ -88,10 +88,11 @@ class Approximation:
         p, eta = self.problem, self.point + self.problem.offset
         r = self.mean - self.point
         M = PlusOuter(self.solution.marginals(), r) if np.any(r) else self.solution.marginals()
-        d_eta, d_phi = curvature_pullback(p, eta, M, self.expected_rows)
+        uncoupled = isinstance(self.U, Diagonal) and r.shape[1] > 1  # the family's curvature may be more than that
+        d_eta, d_phi = curvature_pullback(p, eta, Diagonal(M.diag) if uncoupled else M, self.expected_rows)
         s = -0.5 * d_eta
-        if self.expected_rows.any():
-            # u moves by the observed curvature, the site by the expected one
+        if (uncoupled or self.expected_rows.any()) and np.any(r):
+            # u moves by the observed curvature, the site by the expected one, or by its diagonal
             s += self.U.dot(r) - p.family.U(eta, p.y).dot(r)
         log_prob_phi, u_phi = p.family.phi_slopes(eta, p.y)
         grad_phi = log_prob_phi.sum(axis=0) - 0.5 * d_phi + np.einsum("nj,njp->p", r, u_phi)

@@ -55,7 +55,7 @@ def plot_angles(
     check_kind(model, isinstance(model.family_.support, Circle), "angles")
     ax = axes_for(ax, figsize=(7.2, 3.8))
     feature = feature_index(model, feature)
-    low, period = model.family_.decode_start(), model.family_.period()
+    low, period = model.family_.decode_start(), model.family_.support.period
     grid, X = line_of(model, feature, n, limits)
     predictive = model.predict_dist(X)
     for k, level in enumerate(sorted(levels, reverse=True)):
@@ -90,7 +90,7 @@ def _tint(k: int, n: int) -> tuple[float, ...]:
 
 
 def _circle_ticks(axis: Any, family: Any) -> None:
-    low, period = family.decode_start(), family.period()
+    low, period = family.decode_start(), family.support.period
     if family.units == "radians":
         axis.set_ticks(low + period * np.arange(5) / 4, ["−π", "−π/2", "0", "π/2", "π"])
     elif family.units == "degrees":

@@ -6,15 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ggpm.families.support import Circle, Simplex
-from ggpm.plotting._common import BAND, COLOURS, MEAN, Array, axes_for, legend_beside
-from ggpm.regions import log_density
+from ggpm.calibration import coverage_depth
+from ggpm.plotting._common import BAND, COLOURS, MEAN, axes_for, legend_beside
 
 
 def plot_evidence(
     model: Any, first: int = 0, second: int = 1, *, width: float = 2.0, n: int = 21, ax: Any = None
 ) -> Any:
-    """Log evidence over two entries of ``theta_``, the others held: a map with contours that are e-folds apart.
+    """Log evidence over two entries of ``theta_``, the others held: a map with contours below its top.
 
     Parameters
     ----------
@@ -140,28 +139,6 @@ def plot_calibration(model: Any, X: Any, y: Any, *, bins: int = 10, ax: Any = No
     ax.plot([0, 1], [0, 1], color="0.35", lw=0.9, ls="--")
     ax.set(xlim=(0, 1), ylim=(0, 1), xlabel=labels[0], ylabel=labels[1], aspect="equal")
     return ax
-
-
-def coverage_depth(model: Any, X: Any, y: Any, *, offset: Any = None) -> Array:
-    """The level of the smallest credible region that contains each y, (m,); uniform if the model is right.
-
-    Examples
-    --------
-    >>> import numpy as np, ggpm
-    >>> x = np.arange(12.0)
-    >>> model = ggpm.GGPRegressor("gamma", optimizer=None).fit(x[:, None], x + 1)
-    >>> bool(np.all(coverage_depth(model, x[:, None], x + 1) < 1))
-    True
-    """
-    predictive = model.predict_dist(X, offset=offset)
-    if hasattr(model.family_, "cdf") or isinstance(model.family_.support, Circle):
-        values = predictive.pit(model._codes(y)) if not isinstance(model.family_.support, Simplex) else None
-        if values is not None and (values.ndim == 1 or values.shape[1] == 1):
-            return np.abs(2.0 * values.reshape(len(values), -1)[:, 0] - 1.0)
-    # no order: the share of draws that are more probable than y
-    encoded = model.family_.encode(model._codes(y))
-    draws = np.stack([model.family_.encode(d) for d in predictive.sample(200, 0)])
-    return np.mean(log_density(predictive, draws) > log_density(predictive, encoded[None]), axis=0)
 
 
 def plot_pit(model: Any, X: Any, y: Any, *, bins: int = 10, ax: Any = None) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm._check import as_numbers, check_labels, check_squares
+from ggpm._check import as_numbers, as_offset, check_labels, check_squares
 from ggpm.families.base import Family
 from ggpm.sparse.rows import Chunk
 
@@ -31,7 +31,9 @@ class Preparation:
             raise ValueError(f"{where(chunk)}: {err}") from None
         if len(y) != len(X):
             raise ValueError(f"{where(chunk)}: X has {len(X)} rows and y {len(y)}. Give both the same partitions.")
-        return Chunk(X, y, offset_of(chunk, self.family.latent_dim), chunk.start)
+        return Chunk(
+            X, y, as_offset(chunk.offset, len(chunk), self.family.latent_dim, f"{where(chunk)}: offset"), chunk.start
+        )
 
 
 def where(chunk: Chunk) -> str:
@@ -57,24 +59,6 @@ def checked_inputs(chunk: Chunk, n_features: int) -> Array:
         )
     check_squares(X)
     return X
-
-
-def offset_of(chunk: Chunk, D: int) -> Array:
-    """The offset of a chunk, (c, D)."""
-    if chunk.offset is None:
-        return np.zeros((len(chunk), D))
-    out = as_numbers(chunk.offset, f"{where(chunk)}: offset", "one number per row")
-    out = out[:, None] if out.ndim == 1 else out
-    if out.shape not in {(len(chunk), 1), (len(chunk), D)}:
-        raise ValueError(
-            f"{where(chunk)}: offset must have shape ({len(chunk)},) or ({len(chunk)}, {D}); "
-            f"got {np.shape(chunk.offset)}."
-        )
-    if not np.all(np.isfinite(out)):
-        raise ValueError(
-            f"{where(chunk)}: offset must be finite; a zero exposure has the logarithm -inf: drop those rows."
-        )
-    return np.broadcast_to(out, (len(chunk), D)).copy()
 
 
 def codes_of(y: Any, classes: NDArray) -> Array:

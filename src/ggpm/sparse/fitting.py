@@ -72,7 +72,6 @@ def fit_sparse(estimator: Any, X: Any, y: Any, offset: Any) -> None:
             "inference=Laplace(max_iter=500), another kernel scale, or inference='taylor'.",
             stacklevel=5,
         )
-    estimator._offset_given_ = offset is not None
     estimator.family_ = evidence.family
     estimator.kernel_ = evidence.kernels if isinstance(estimator.kernel, (list, tuple)) else evidence.kernels[0]
     estimator.theta_ = evidence.theta

@@ -113,7 +113,8 @@ class LazyPredictive:
 def without_data(model: Any) -> Any:
     """A copy of a fitted estimator that predicts, without the rows it was fitted to."""
     light = copy.copy(model)
-    light.__dict__.pop("_evidence", None)
+    for name in ("_evidence", "_approximation"):
+        light.__dict__.pop(name, None)
     return light
 
 

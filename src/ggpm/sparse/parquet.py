@@ -8,22 +8,21 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm._files import replacing
 from ggpm._text import did_you_mean
-from ggpm.sparse.rows import Chunk, Statistics, Task, total_of
+from ggpm.sparse.rows import Chunk, ChunkedRows
 
 Array = NDArray[np.float64]
 Paths = str | os.PathLike | Sequence[str | os.PathLike]
 
 
-class ParquetRows:
+class ParquetRows(ChunkedRows):
     """Rows of Parquet files as a source for ``fit``: read in chunks, once per pass, never held.
 
     Parameters
@@ -103,15 +102,6 @@ class ParquetRows:
             )
             start += len(chunk)
             yield chunk if self.prepare is None else self.prepare(chunk)
-
-    def map_reduce(self, task: Task, arguments: tuple[Any, ...], rows: int) -> Statistics:
-        """Sum of a task over all pieces of rows."""
-        pieces = (piece for chunk in self.chunks() for piece in chunk.pieces(rows))
-        return total_of(pieces, task, arguments).value()
-
-    def collect(self, task: Callable[..., Any], arguments: tuple[Any, ...] = ()) -> list[Any]:
-        """Results of a task on every chunk."""
-        return [task(chunk, *arguments) for chunk in self.chunks()]
 
     def prepared(self, prepare: Callable[[Chunk], Chunk]) -> ParquetRows:
         """The same rows, every chunk prepared before tasks see it."""
@@ -210,7 +200,7 @@ def predict_parquet(
         if name not in known:
             raise ValueError(f"keep must name columns of {path}; there is no {name!r}.{did_you_mean(name, known)}")
     rows = 0
-    with _replacing(Path(out)) as temporary:
+    with _disk_errors_named(out), replacing(out) as temporary:
         writer = None
         try:
             for batch in read_batches(parquet_files(path), columns, chunk_rows):
@@ -241,18 +231,11 @@ def _summary(model: Any, batch: Any, names: list[str], offset: Any, level: float
 
 
 @contextlib.contextmanager
-def _replacing(out: Path) -> Iterator[str]:
-    """A temporary file beside ``out`` that takes its place at the end, and disappears after an error."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
-    os.close(handle)
+def _disk_errors_named(out: str | os.PathLike) -> Iterator[None]:
     try:
-        yield temporary
-        os.replace(temporary, out)
+        yield
     except OSError as err:
         raise OSError(f"{out} could not be written ({err}); nothing was changed. Is the disk full?") from err
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
 
 
 # ---- Arrow --------------------------------------------------------------------------------------------------------

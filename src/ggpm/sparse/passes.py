@@ -173,12 +173,10 @@ def gradient_pass(chunk: Chunk, model: Model, v: Array, P: Array, expected: bool
         diagonal_part = kernels_module.diag_pullback(kernel, chunk.X, -0.5 * diagonal[:, members].sum(axis=1))
         theta.append(g + diagonal_part)
     return {
-        "value": np.array(site.value),
         "theta": np.concatenate(theta),
         "phi": grad_phi,
         "Z": grad_Z,
         "move": _weighted_sums(A, s),
-        "score": _weighted_sums(A, site.u),
     }
 
 

@@ -120,8 +120,25 @@ class Rows(Protocol):
         ...
 
 
+class ChunkedRows:
+    """Rows that come chunk by chunk, in this process."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rows, in order."""
+        raise NotImplementedError
+
+    def map_reduce(self, task: Task, arguments: tuple[Any, ...], rows: int) -> Statistics:
+        """Sum of a task over all pieces of rows."""
+        pieces = (piece for chunk in self.chunks() for piece in chunk.pieces(rows))
+        return total_of(pieces, task, arguments).value()
+
+    def collect(self, task: Callable[..., Any], arguments: tuple[Any, ...] = ()) -> list[Any]:
+        """Results of a task on every chunk."""
+        return [task(chunk, *arguments) for chunk in self.chunks()]
+
+
 @dataclass(frozen=True)
-class ArrayRows:
+class ArrayRows(ChunkedRows):
     """Rows of NumPy arrays, memory-mapped ones included: a slice is read when its turn comes."""
 
     X: Any
@@ -150,13 +167,6 @@ class ArrayRows:
                 start,
             )
             yield chunk if self.prepare is None else self.prepare(chunk)
-
-    def map_reduce(self, task: Task, arguments: tuple[Any, ...], rows: int) -> Statistics:
-        pieces = (piece for chunk in self.chunks() for piece in chunk.pieces(rows))
-        return total_of(pieces, task, arguments).value()
-
-    def collect(self, task: Callable[..., Any], arguments: tuple[Any, ...] = ()) -> list[Any]:
-        return [task(chunk, *arguments) for chunk in self.chunks()]
 
     def prepared(self, prepare: Callable[[Chunk], Chunk]) -> ArrayRows:
         return ArrayRows(self.X, self.y, self.offset, prepare, self.chunk_rows)

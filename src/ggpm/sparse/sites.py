@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.curvature import Curvature, Marginals, PlusOuter
+from ggpm.curvature import Curvature, Diagonal, Marginals, PlusOuter
 from ggpm.families.base import Family
 from ggpm.inference import Laplace, Problem, Taylor, Variational
 from ggpm.inference._expectations import expect, expect_phi, root
@@ -107,14 +107,17 @@ class TaylorSites:
     def pull(self, family: Family, chunk: Chunk, f: Array, V: Marginals, expected: bool) -> tuple[Array, Array]:
         point, _, U, rows = self._expansion(family, chunk)
         problem, eta, r = Problem(family, chunk.y, chunk.offset), point + chunk.offset, f - point
-        d_eta, d_phi = curvature_pullback(problem, eta, PlusOuter(V, r), rows)
+        M = PlusOuter(V, r)
+        d_eta, d_phi = curvature_pullback(problem, eta, M if self.method.c else Diagonal(M.diag), rows)
         s = -0.5 * d_eta
-        if rows.any():
-            # u moves by the observed curvature, the site by the expected one
+        if rows.any() or not self.method.c:
+            # u moves by the observed curvature, the site by the expected one, or by its diagonal
             s += U.dot(r) - family.U(eta, chunk.y).dot(r)
         grad_phi = family.log_prob_phi(eta, chunk.y).sum(axis=0) - 0.5 * d_phi
         grad_phi = grad_phi + np.einsum("nj,njp->p", r, family.u_phi(eta, chunk.y))
-        return np.zeros_like(s), grad_phi + family.expansion_pullback(chunk.y, s)
+        if self.method.expansion is None:
+            grad_phi = grad_phi + family.expansion_pullback(chunk.y, s)
+        return np.zeros_like(s), grad_phi
 
 
 @dataclass(frozen=True)
