@@ -69,9 +69,10 @@ def _classes(predictive: Predictive, level: float, names: list[str] | None, clas
 
 def _angles(predictive: Predictive, level: float) -> dict[str, Any]:
     arcs = predictive.interval(level)
+    support: Any = predictive.family.support
     # circular standard deviation sqrt(-2 log R), in the user's units
     with np.errstate(divide="ignore"):  # a uniform direction has none
-        sd = np.sqrt(-2.0 * np.log1p(-predictive.var())) * predictive.family.support.period / (2 * np.pi)
+        sd = np.sqrt(-2.0 * np.log1p(-predictive.var())) * support.period / (2 * np.pi)
     return {"mean": predictive.mean(), "sd": sd, "arc_start": arcs[:, 0], "arc_end": arcs[:, 1]}
 
 

@@ -138,7 +138,7 @@ def plot_polar(
     theta = np.concatenate([low, rim, high[::-1], hub])
     radius = np.concatenate([grid, np.full(60, grid[-1]), grid[::-1], np.full(60, grid[0])])
     ax.fill(theta, radius, color=BAND, alpha=0.3, lw=0)
-    ax.plot(family.radians(np.unwrap(predictive.mean(), period=family.period())), grid, color=MEAN, lw=1.8)
+    ax.plot(family.radians(np.unwrap(predictive.mean(), period=family.support.period)), grid, color=MEAN, lw=1.8)
     points = points_of(model, data)
     if points is not None:
         shown = (points[0][:, feature] >= grid[0]) & (points[0][:, feature] <= grid[-1])
