@@ -10,7 +10,7 @@ T = (I + U K)^-1 = K^-1 V and a = T dL/dm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -86,18 +86,8 @@ class DiagonalMap:
         return lam, -lam * self.mean - spread
 
     def kernels(self, mean: Array, V: Array) -> list[Array]:
-        out: list[Array] = []
-        for j, T in enumerate(self.T):
-            a = T @ mean[:, j]
-            G = (T * V[:, j]) @ T.T
-            half = 0.5 * np.outer(a, self.z[:, j])
-            G += half
-            G += half.T
-            if out and len(self.K) == 1:
-                out[0] += G
-            else:
-                out.append(G)
-        return out
+        parts = (((T * V[:, j]) @ T.T, T @ mean[:, j]) for j, T in enumerate(self.T))
+        return _of_kernels(self.K, self.z, parts)
 
     def covariance(self) -> Array:
         n, D = self.z.shape
@@ -128,22 +118,29 @@ class BlockMap:
 
     def kernels(self, mean: Array, V: Array) -> list[Array]:
         n, D = mean.shape
-        out: list[Array] = []
-        for j in range(D):
-            T = self.T[:, j]  # (n, n, D)
-            a = np.tensordot(T, mean, axes=2)
+
+        def part(T: Array) -> tuple[Array, Array]:  # (n, n, D)
             G = np.einsum("ikb,kbc->ikc", T, V, optimize=True).reshape(n, n * D) @ T.reshape(n, n * D).T
-            half = 0.5 * np.outer(a, self.z[:, j])
-            G += half
-            G += half.T
-            if out and len(self.K) == 1:
-                out[0] += G
-            else:
-                out.append(G)
-        return out
+            return G, np.tensordot(T, mean, axes=2)
+
+        return _of_kernels(self.K, self.z, (part(self.T[:, j]) for j in range(D)))
 
     def covariance(self) -> Array:
         return self.V
+
+
+def _of_kernels(K: Sequence[Array], z: Array, parts: Iterable[tuple[Array, Array]]) -> list[Array]:
+    """Cotangents of the kernel matrices, ``G + (a z^T + z a^T)/2`` from (G, a) of each latent dimension."""
+    out: list[Array] = []
+    for j, (G, a) in enumerate(parts):
+        half = 0.5 * np.outer(a, z[:, j])
+        G += half
+        G += half.T
+        if out and len(K) == 1:
+            out[0] += G
+        else:
+            out.append(G)
+    return out
 
 
 def symmetric(a: Array, b: Array) -> Array:

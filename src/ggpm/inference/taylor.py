@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.curvature import Curvature
 from ggpm.inference._pullback import Cotangent, as_marginals, is_diagonal, posterior_map, shaped, symmetric
 from ggpm.inference.base import Approximation, Problem, curvature_pullback, expand
 
@@ -81,8 +80,3 @@ class Taylor:
             if not np.all(np.isfinite(eta)):
                 raise ValueError("the expansion point must be finite for every row.")
         return eta - problem.offset
-
-
-def target(U: Curvature, point: Array, u: Array) -> Array:
-    """The paper's target ``t = eta~ + W u``, with the minimum-norm W where U is singular."""
-    return point + np.einsum("ijk,ik->ij", np.linalg.pinv(U.dense(), hermitian=True), u)
