@@ -67,4 +67,4 @@ def digits(iterations: int = 100) -> tuple[float, float]:
 
 if __name__ == "__main__":
     for what in sys.argv[1:] or ["bernoulli", "poisson"]:
-        print(what, digits() if what == "digits" else elbo(what), flush=True)
+        print(what, *(digits() if what == "digits" else [elbo(what)]), flush=True)

@@ -132,8 +132,9 @@ def test_table_says_who_is_better_and_who_does_as_well():
 
 @pytest.mark.slow
 def test_full_triangle_reaches_its_targets():
-    settings = triangle.Settings(sizes=(10, 20, 100))
+    settings = triangle.Settings(sizes=tuple(n for n in triangle.FULL_SIZES if n >= 10))
     rows = triangle.with_choices(triangle.run(settings, 0, Runner(progress=False)).rows)
+    doubtful = set()
     for method in ("VM-Lap", "VM-Tay"):
         for n in settings.sizes:
             own = triangle.errors(rows, method, "best", n)
@@ -141,11 +142,12 @@ def test_full_triangle_reaches_its_targets():
                 theirs = triangle.errors(rows, other, "best", n)
                 assert own.mean() < theirs.mean(), (method, other, n)
                 assert triangle.p_value(np.log(own), np.log(theirs)) < 1e-3, (method, other, n)
-                # in two trials at n = 20 CGP fails altogether, which alone makes the plain test doubt
-                if (method, other, n) != ("VM-Lap", "CGP", 20):
-                    assert triangle.p_value(own, theirs) < 1e-3, (method, other, n)
+                if triangle.p_value(own, theirs) >= 1e-3:
+                    doubtful.add((method, other, n))
         nls = triangle.errors(rows, "NLS", "best", 100).mean()
         assert triangle.errors(rows, method, "best", 100).mean() < 1.1 * nls
+    # in two trials at n = 20 CGP fails altogether, which alone makes the plain test doubt (docs/paper.md)
+    assert doubtful == {("VM-Lap", "CGP", 20)}
 
 
 # ---- simplex -----------------------------------------------------------------------------------------------------

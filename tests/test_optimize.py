@@ -5,9 +5,10 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from cases import FAMILIES, simulate
-from ggpm import GGPRegressor, Inducing, Laplace
+from ggpm import GGPRegressor, Inducing, Laplace, objective
 from ggpm._optimize import maximise
 from ggpm.families import Gaussian
+from ggpm.inference import laplace
 from ggpm.objective import Evidence, WarmObjective
 from ggpm.sparse.rows import ArrayRows
 
@@ -127,6 +128,26 @@ def test_average_information_saves_evaluations_and_decides_nothing_else(monkeypa
             tops.append(model.log_marginal_likelihood_value_)
         assert abs(tops[0] - tops[1]) < 1e-5 * (1 + abs(tops[0])), (name, tops)
     assert counts[True] < 0.95 * counts[False], counts
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "ordinal", "von_mises", "dirichlet"])
+def test_shortcuts_of_large_problems_change_nothing(name, monkeypatch):
+    X, y, family = simulate(name, n=300)
+
+    def fit(optimizer):
+        model = GGPRegressor(family, ConstantKernel(1.0) * RBF(1.0), optimizer=optimizer).fit(X, y)
+        return model.log_marginal_likelihood_value_, *model.predict_latent(X[:20] + 0.1)
+
+    at_theta, learned = fit(None), fit("fmin_l_bfgs_b")
+    monkeypatch.setattr(laplace, "CHORD_SIZE", 10**9)  # no steps with an old factorisation
+    for quick, plain in zip(at_theta, fit(None)):
+        np.testing.assert_allclose(quick, plain, rtol=1e-8, atol=1e-8)
+    monkeypatch.setattr(objective, "SUBSET_FROM", 10**9)  # no start from a subset, nor from the information
+    monkeypatch.setattr(Evidence, "inverse_information", lambda self, approximation: None)
+    plain = fit("fmin_l_bfgs_b")
+    np.testing.assert_allclose(learned[0], plain[0], rtol=1e-8)
+    for quick, slow in zip(learned[1:], plain[1:]):  # both at a flat top, known to the square root of its precision
+        np.testing.assert_allclose(quick, slow, rtol=1e-3, atol=1e-3)
 
 
 class CountedRows:
