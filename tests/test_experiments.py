@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import warnings
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from cases import DATA, needs_data
 from ggpm.baselines import wrap
+from ggpm.cli import main
 from ggpm.experiments import annotation, features, label_regression, runner, simplex, triangle
 from ggpm.experiments.command import reproduce
 from ggpm.experiments.runner import Runner, Table, publish, seeds
@@ -347,6 +349,52 @@ def test_labels_command_writes_and_shows(tmp_path, monkeypatch):
     result = CliRunner().invoke(reproduce, ["labels", "--fast", "--jobs", "1", "--quiet", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert (tmp_path / "labels" / "results.csv").is_file()
+    assert "Label regression, 2-fold" in result.stdout and "100%" not in result.stderr
+
+
+def test_all_runs_what_needs_no_data_and_says_what_it_left_out(tmp_path, monkeypatch):
+    """As a user runs it: through ``ggpm``, with the progress bar."""
+    monkeypatch.setattr(triangle, "FAST", triangle.Settings(sizes=(4,), trials=1, n_test=10))
+    monkeypatch.setattr(triangle, "N_DRAWS", 100)
+    monkeypatch.setattr(simplex, "FAST", SIMPLEX)
+    monkeypatch.setattr(label_regression, "FAST", label_regression.Settings(folds=2, data=("iris",)))
+    result = CliRunner().invoke(main, ["reproduce", "all", "--fast", "--jobs", "1", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "annotation: left out, it needs --data (see docs/paper.md" in result.stdout
+    written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")}
+    tables = {f"{name}/{file}.csv" for name in ("triangle", "simplex", "labels") for file in ("results", "summary")}
+    assert written == tables | {"triangle/triangle.png", "simplex/simplex.png"}
+    for name, count in (("triangle", 12), ("simplex", 4), ("labels", 2 * 4)):
+        with (tmp_path / name / "results.csv").open(newline="") as file:
+            assert len(list(csv.DictReader(file))) == count, name
+        # the bar and the seconds are for the eyes alone; the tables can be piped
+        assert re.search(rf"^{name} .*100%", result.stderr, re.MULTILINE), result.stderr
+        assert re.search(rf"^{name}: \d+ s$", result.stderr, re.MULTILINE)
+        assert "100%" not in result.stdout
+
+
+def test_annotation_command_reads_the_histogram_that_was_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(annotation, "AMPLITUDES", (5.0,))
+    monkeypatch.setattr(annotation, "LENGTHS", (1.0,))
+    rng = np.random.default_rng(0)
+    sea = rng.integers(0, 2, 40)
+    luv = np.where(sea, rng.uniform(0.7, 1.0, 40), rng.uniform(0.0, 0.3, 40))  # tells sea from sky; hsv tells nothing
+    lines = [f"{u},{1 - u},{h},{1 - h},{w},{1 - w}" for u, h, w in zip(luv, rng.uniform(size=40), sea)]
+    table = tmp_path / "table.csv"
+    table.write_text("luv_0,luv_1,hsv_0,hsv_1,top10_sea,top10_sky\n" + "\n".join(lines))
+    scores = {}
+    for space in ("luv", "hsv"):
+        arguments = ["annotation", "--data", str(table), "--features", space, "--fast", "--jobs", "1"]
+        result = CliRunner().invoke(main, ["reproduce", *arguments, "--out", str(tmp_path / space)])
+        assert result.exit_code == 0, result.output
+        folder = tmp_path / space / "annotation"
+        assert {path.name for path in folder.iterdir()} == {"results.csv", "summary.csv", "annotation.png"}
+        with (folder / "results.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [(row["method"], row["k"]) for row in rows] == [(m, k) for m in annotation.METHODS for k in "12"]
+        scores[space] = {row["method"]: float(row["f_score"]) for row in rows if row["k"] == "1"}
+    for method in ("Dirichlet (evidence)", "GPC (evidence)"):
+        assert scores["luv"][method] == 1.0 > scores["hsv"][method]
 
 
 def test_full_size_is_the_papers():
