@@ -1,5 +1,6 @@
 """One registry of all families for the tests that must hold for every family."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -36,10 +37,8 @@ FAMILIES = {
     "wishart": (families.Wishart(phi=5.5), np.array([[[1.0, 0.3], [0.3, 0.8]]])),
 }
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
-needs_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason=f"needs the reference data in {DATA.name}/ beside the repository"
-)
+DATA = Path(os.environ.get("GGPM_DATA") or Path(__file__).parents[2] / "shared" / "data")
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="needs the folder of reference data: set GGPM_DATA to it")
 
 
 def covered() -> set[str]:
