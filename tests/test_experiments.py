@@ -4,10 +4,13 @@ import csv
 import os
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from matplotlib.figure import Figure
+from scipy.stats import ttest_rel
 from skimage import io
 from sklearn.exceptions import ConvergenceWarning
 
@@ -132,6 +135,34 @@ def test_table_says_who_is_better_and_who_does_as_well():
     assert cos_sin == "as well, 1 (0)" and above == "+25.0 %"
 
 
+def test_neighbours_are_in_order_of_error_with_paired_tests():
+    rng = np.random.default_rng(0)
+    trials, common = 12, rng.uniform(0.5, 1.5, 12)  # hard and easy trials, which a test that is not paired would see
+    order = ["VM-Tay", "NLS", "VM-Lap", "GPR (cos, sin)", "CGP", "GPR (angle)", "NN"]
+    levels = zip(order, (0.1, 0.102, 0.3, 0.4, 0.5, 0.7, 0.9))
+    made = {method: level * common * np.exp(0.05 * rng.standard_normal(trials)) for method, level in levels}
+    made["VM-Lap"] = made["GPR (cos, sin)"].copy()  # the same numbers: p = 1
+    rows = [
+        {"n": n, "trial": t, "method": method, "kernel": "best", "error": e * n}
+        for n in (7, 5)
+        for method, errors in made.items()
+        for t, e in reversed(list(enumerate(errors)))  # trials are matched by number, not by place
+    ]
+    table = triangle.neighbours(rows, triangle.Settings(sizes=(5, 7), trials=trials))
+    assert [row[:2] for row in table.rows] == [[n, method] for n in (5, 7) for method in order]
+    for (n, method, mean, p, mark, of_logs), following in zip(table.rows, 2 * [*order[1:], None]):
+        assert mean == pytest.approx(n * made[method].mean())
+        if following is None:
+            assert (p, mark, of_logs) == ("", "", "")
+        elif method == "VM-Lap":
+            assert (p, mark, of_logs) == ("1.0e+00", "no", "1.0e+00")
+        else:
+            plain = ttest_rel(made[method], made[following]).pvalue
+            assert p == f"{plain:.1e}" and mark == ("yes" if plain < 1e-3 else "no")
+            assert of_logs == f"{ttest_rel(np.log(made[method]), np.log(made[following])).pvalue:.1e}"
+    assert {row[4] for row in table.rows} == {"yes", "no", ""}
+
+
 @pytest.mark.slow
 def test_full_triangle_reaches_its_targets():
     settings = triangle.Settings(sizes=tuple(n for n in triangle.FULL_SIZES if n >= 10))
@@ -201,10 +232,39 @@ def test_one_against_all_probabilities_are_spoilt_by_laplace_and_not_by_normalis
     assert laplace > 0.1 > 0.045 > variational
 
 
+def test_every_choice_has_its_row_and_zeros_are_not_to_be_filled_up():
+    report = simplex.run(replace(SIMPLEX, n=100, n_test=100, choices=1), 0, QUIET)
+    table = report.tables[2]
+    assert [row[0] for row in table.rows] == list(simplex.CHOICES)
+    errors = {name: (points, on_map) for name, points, on_map in table.rows}
+    # a mean absolute error of probability vectors of three parts is at most 2/3
+    assert np.all(np.array(list(errors.values())) > 0) and np.all(np.array(list(errors.values())) < 2 / 3)
+    # measured 0.14 against 0.05 at the points, 0.17 against 0.08 on the map
+    small, large = errors["Laplace, additive 1e-3 (as above)"], errors["Laplace, additive 0.2"]
+    assert large[0] > 2 * small[0] and large[1] > 1.5 * small[1]
+    # that which is done "as above" is what the methods did, and n = 100 is what it is called
+    own = next(row for row in report.rows if row["part"] == "methods" and row["method"] == "Dirichlet-Laplace")
+    assert small == (own["mae"], own["mae_map"]) == errors["n = 100: Laplace"]
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_simplex_figure_is_drawn(tmp_path):
+def test_simplex_figure_shows_targets_truth_and_a_map_per_method(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **_: figures.append(figure))
     simplex.draw(SIMPLEX, seeds(0, 1)[0], tmp_path / "maps.png")
-    assert io.imread(tmp_path / "maps.png").shape[0] > 500
+    first, *maps = figures[0].axes
+    problem = simplex.make(SIMPLEX, seeds(0, 1)[0])
+    assert first.get_title() == "training points, quantised targets" and not first.images
+    np.testing.assert_array_equal(first.collections[0].get_offsets(), problem.X)
+    np.testing.assert_allclose(first.collections[0].get_facecolors()[:, :3], problem.y)
+    truth = problem.truth(problem.X_map)
+    for ax, name in zip(maps, ["true probabilities", *simplex.METHODS], strict=True):
+        (image,) = ax.images
+        assert image.get_array().shape == (SIMPLEX.grid, SIMPLEX.grid, 3)
+        shown = image.get_array().reshape(-1, 3)
+        error = float(np.mean(np.abs(shown - truth)))  # the map is the predictions, and the title their error
+        assert ax.get_title() == (name if name == "true probabilities" else f"{name}, error {error:.3f}")
+        assert (error == 0) == (name == "true probabilities")
 
 
 # ---- label regression --------------------------------------------------------------------------------------------
