@@ -19,7 +19,7 @@ from sklearn.gaussian_process.kernels import (
 )
 from sklearn.gaussian_process.kernels import ConstantKernel as C
 
-from ggpm import _pullbacks, kernels
+from ggpm import GGPRegressor, _pullbacks, kernels
 
 N, M, FEATURES = 23, 11, 3
 ARD = [0.7, 1.6, 2.9]
@@ -347,6 +347,15 @@ def test_isotropic_distances_are_computed_once_per_fit(X, rng, monkeypatch):
         assert_array_equal(alone.pullback(G), grad)
         assert len(calls) == 2
         calls.pop()
+
+
+def test_a_fit_computes_isotropic_distances_once(X, rng, monkeypatch):
+    calls, evaluations = [], []
+    cdist, evaluate = _pullbacks.cdist, kernels.evaluate
+    monkeypatch.setattr(_pullbacks, "cdist", lambda *a, **k: calls.append(1) or cdist(*a, **k))
+    monkeypatch.setattr(kernels, "evaluate", lambda *a, **k: evaluations.append(1) or evaluate(*a, **k))
+    GGPRegressor("poisson", 1.0 * RBF()).fit(X, rng.poisson(np.exp(1.0 + np.sin(X[:, 0]))))
+    assert len(calls) == 1 and len(evaluations) > 5
 
 
 def test_anisotropic_distances_are_computed_once_per_evaluation(X, rng, monkeypatch):

@@ -85,12 +85,19 @@ def test_the_fan_wraps(models):
     assert visible == 60  # each abscissa shows the mean once
 
 
-def test_evidence_surface_is_the_evidence(models):
-    model = models["counts"]
+def test_evidence_surface_is_the_evidence(models, monkeypatch):
+    model, drawn, contourf = models["counts"], [], plt.Axes.contourf
+    monkeypatch.setattr(plt.Axes, "contourf", lambda ax, *a, **k: drawn.append(a) or contourf(ax, *a, **k))
     ax = plotting.plot_evidence(model, 0, 1, width=1.0, n=3)
     star = next(line for line in ax.lines if line.get_marker() == "*")
     np.testing.assert_allclose(star.get_xdata(), np.exp(model.theta_[0]))
     assert ax.get_xlabel() == "k1__k1__constant_value" and ax.get_xscale() == "log"
+    ((x, y, drop),) = drawn
+    np.testing.assert_allclose(np.log(x), model.theta_[0] + [-1, 0, 1], atol=1e-12)
+    np.testing.assert_allclose(np.log(y), model.theta_[1] + [-1, 0, 1], atol=1e-12)
+    grid = [[np.r_[np.log([a, b]), model.theta_[2:]] for a in x] for b in y]
+    evidence = np.array([[model.log_marginal_likelihood(theta) for theta in row] for row in grid])
+    np.testing.assert_allclose(drop, evidence.max() - evidence, rtol=1e-6, atol=1e-8)  # modes found from other starts
 
 
 def test_the_wrong_picture_is_told(models):
