@@ -49,11 +49,7 @@ class PositiveFactor:
     def __init__(self, K: Array, gamma: Array):
         self.K, self.gamma, self.s = symmetric_fortran(K), gamma, np.sqrt(gamma)
         self._small = gamma * np.diag(K) < GAMMA_SMALL
-        B = np.empty(K.shape, order="F")
-        for columns in strips(len(B)):  # the lower triangle: cholesky clears the other
-            rows = slice(columns.start, None)
-            np.multiply(self.K[rows, columns], self.s[rows, None], out=B[rows, columns])
-            B[rows, columns] *= self.s[columns]
+        B = _scaled_lower(self.K, self.s, np.empty(K.shape, order="F"))  # cholesky clears the other triangle
         B.ravel(order="K")[:: len(B) + 1] += 1.0
         self._L: Array | None = cholesky(B)
         self._inverse: Array | None = None
@@ -71,9 +67,7 @@ class PositiveFactor:
 
     def E(self, out: Array | None = None) -> Array:
         """Lower triangle of E (the upper one is set only by `mirror`)."""
-        out = np.multiply(self._invert(), self.s, out=out, order="F")
-        out *= self.s[:, None]
-        return out
+        return _scaled_lower(self._invert(), self.s, np.zeros(self.K.shape, order="F") if out is None else out)
 
     @property
     def edge(self) -> Array:
@@ -219,6 +213,15 @@ class SignedFactor:
 def factor(K: Array, gamma: Array) -> PositiveFactor | SignedFactor:
     """The factor that suits the sign of gamma."""
     return PositiveFactor(K, gamma) if np.all(gamma >= 0) else SignedFactor(K, gamma)
+
+
+def _scaled_lower(A: Array, s: Array, out: Array) -> Array:
+    """Lower triangle of ``diag(s) A diag(s)``; blocks of the upper one next to the diagonal are set as well."""
+    for columns in strips(len(A)):
+        rows = slice(columns.start, None)
+        np.multiply(A[rows, columns], s[rows, None], out=out[rows, columns])
+        out[rows, columns] *= s[columns]
+    return out
 
 
 def _column(w: Array, b: Array) -> Array:

@@ -92,7 +92,7 @@ class RankOneSolution:
         self._L_C = None
         blocks: list[Array] = []
         v, P = [], []
-        buffer = np.empty_like(H)
+        buffer = np.zeros_like(H)
         for f, w in zip(self.factors, self.weights):
             v.append(f.V_diag())
             if blocks and len(self.K) == 1:
