@@ -125,6 +125,18 @@ def test_close_to_refits_for_every_family(name, inference):
         assert difference.mean() < 0.02, (seed, difference.mean(), difference.max())
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dirichlet", "dirichlet, exp", "wishart", "categorical", "von_mises"])
+def test_close_to_refits_where_no_neighbours_answer(name):
+    """nD > 400 with several latents: the other rows keep their sites, and with so many of them one matters less."""
+    model, X, y = fitted(name, "laplace", n=210, seed=0)
+    rows = np.linspace(0, 209, 10).astype(int)
+    loo = model.loo()
+    assert not loo.responded.any()
+    difference = np.abs(loo.pointwise[rows] - refits(model, X, y, rows))
+    assert difference.mean() < 0.02, (difference.mean(), difference.max())
+
+
 @pytest.mark.parametrize("inference", ["laplace", "variational"])
 def test_what_the_neighbours_change(inference):
     """Curvatures that depend strongly on the latent: too far from refits while the other rows keep their sites."""
