@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 import twins
 from cases import FAMILIES, kernels, simulate
-from ggpm import GGPRegressor, Laplace, Taylor, families, load, save
+from ggpm import GGPRegressor, Taylor, families, load, save
 from ggpm.curvature import Blocks, Diagonal, Kronecker, RankOne
 from ggpm.families import ExponentialFamily, _autodiff
 from ggpm.families import support as s
@@ -122,8 +122,10 @@ class RankOneMultinomialCopy(twins.Multinomial):
 
 COPIES = [
     pytest.param("multinomial", twins.Multinomial, "laplace", True),
+    pytest.param("multinomial", twins.Multinomial, "variational", True),
     pytest.param("multinomial", RankOneMultinomialCopy, "taylor", False, marks=pytest.mark.slow),
     pytest.param("dirichlet", DirichletCopy, "laplace", True, marks=pytest.mark.slow),
+    pytest.param("dirichlet", DirichletCopy, "variational", False, marks=pytest.mark.slow),
     pytest.param("dirichlet", RankOneDirichletCopy, "laplace", False, marks=pytest.mark.slow),
 ]
 
@@ -136,7 +138,7 @@ def test_a_users_copy_is_the_built_in(name, copy, inference, shared):
     models = []
     for f in (copy(), family):
         # the same expansion point: the default of a user's family is its own
-        method = Taylor(family.expansion(family.encode(y)) + 0.1) if inference == "taylor" else Laplace()
+        method = Taylor(family.expansion(family.encode(y)) + 0.1) if inference == "taylor" else inference
         models.append(GGPRegressor(f, kernels(family.latent_dim, shared), inference=method, optimizer=None).fit(X, y))
     mine, theirs = models
     np.testing.assert_allclose(mine.log_marginal_likelihood_value_, theirs.log_marginal_likelihood_value_, rtol=1e-7)
