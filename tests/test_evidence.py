@@ -277,16 +277,21 @@ def test_lost_digits_are_not_called_convergence():
     """Exactly repeated compositions have no finite best concentration; wherever the search ends, it says so."""
     X, y = np.linspace(0.0, 1.0, 8)[:, None], np.full((8, 4), 0.25)
     family = families.Dirichlet(link="exp").resolve(y)
-    for scale in (1e0, 17.8, 1e2):
+    outcomes = {}
+    for scale in (1e-1, 1e0, 1e1, 17.8, 1e2):
         kernel = resolve_kernel(ConstantKernel(scale) * RBF(105.0) + ConstantKernel(0.02), 4, X)
         evidence = Evidence(family, kernel, X, family.encode(y), np.zeros((8, 4)), Laplace())
         try:
             a = evidence.evaluate(gradient=False)[2]
         except InferenceError as err:
             assert "not positive definite" in str(err)
+            outcomes[scale] = "refused"
             continue
         r = family.u(a.point, a.problem.y) - a.z
         A = np.einsum("ijk,im->ijmk", family.U(a.point, a.problem.y).dense(), a.K[0]).reshape(32, 32)
         step = np.linalg.solve(A + np.eye(32), r.ravel()).reshape(8, 4)
         decrement = np.sum(r * (a.K[0] @ step))
         assert not a.converged or abs(decrement) < 1e-8 * (1 + abs(a.trace[-1])), (scale, decrement)
+        outcomes[scale] = "converged" if a.converged else "gave up"
+    # where the prior holds the concentration down nothing is lost; the same with OpenBLAS's kernels for five processors
+    assert list(outcomes.values()) == ["converged", "converged", "gave up", "refused", "refused"], outcomes
