@@ -37,6 +37,10 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.X)
 
+    def __sizeof__(self) -> int:
+        # Dask asks: it spills by size, and moves to an idle worker what it takes for small
+        return object.__sizeof__(self) + sum(getattr(part, "nbytes", 0) for part in (self.X, self.y, self.offset))
+
     def pieces(self, rows: int) -> Iterator[Chunk]:
         """This chunk, cut so that no piece has more than ``rows`` rows."""
         for start in range(0, len(self), rows):
