@@ -13,6 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from cases import simulate
 from ggpm import GGPRegressor, Laplace, Taylor, Variational, families
+from ggpm.families._autodiff import _float64
 
 NAMES = ["von_mises", "dirichlet", "categorical", "poisson", "ordinal"]
 METHODS = {
@@ -67,10 +68,23 @@ def log_likelihood(name, family):
 
 
 def nuts(name, X, y, family, samples=4000):
-    """Posterior mean and sd of the latent at the training rows."""
+    """Posterior mean and sd of the latent at the training rows, from a run whose diagnostics are in order."""
     import jax
 
-    jax.config.update("jax_enable_x64", True)
+    with _float64(jax):  # for this run alone
+        eta, divergences = _draws(name, X, y, family, samples)
+    assert not jax.config.jax_enable_x64
+    assert divergences == 0
+    from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+
+    # 2000 independent draws know a mean to 0.02 sd, as the test below and docs/inference.md take it
+    assert effective_sample_size(eta).min() > 2000 and split_gelman_rubin(eta).max() < 1.01
+    return eta.mean(axis=(0, 1)), eta.std(axis=(0, 1))
+
+
+def _draws(name, X, y, family, samples):
+    """Draws of the latent (chains, draws, n, D), and the number of divergences."""
+    import jax
     import jax.numpy as jnp
     import numpyro
     from numpyro import distributions as dist
@@ -88,8 +102,8 @@ def nuts(name, X, y, family, samples=4000):
         NUTS(model, target_accept_prob=0.9), num_warmup=1000, num_samples=samples, num_chains=1, progress_bar=False
     )
     mcmc.run(jax.random.PRNGKey(0))
-    eta = np.asarray(mcmc.get_samples()["eta"])
-    return eta.mean(axis=0), eta.std(axis=0)
+    eta = np.asarray(mcmc.get_samples(group_by_chain=True)["eta"])
+    return eta, int(mcmc.get_extra_fields()["diverging"].sum())
 
 
 def errors(name, seed=0):
@@ -108,11 +122,11 @@ def errors(name, seed=0):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_variational_blocks_are_close_to_nuts(name):
-    """Mean within 0.1 posterior sd (4000 draws know it to 0.02 or so), sds within 5 %, mean closer than Laplace's."""
+    """Mean within 0.1 posterior sd (4000 draws know it to 0.02 or so), sds within 5 %; others are far off."""
     found = errors(name)
     error, ratio = found["variational, blocks"]
     assert error < 0.1 and 0.95 < ratio < 1.05, found
-    assert error < found["laplace"][0] + 0.02, found
+    assert 2 * error < min(found["laplace"][0], found["taylor"][0]), found
 
 
 def reference_data(kind):
