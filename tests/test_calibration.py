@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.spatial.distance import pdist
 
 import ggpm
 from cases import FAMILIES, simulate
@@ -122,12 +123,61 @@ def test_circular_score_is_that_of_the_circle():
     assert near < 0.15 and far > 2.5
 
 
+@pytest.mark.parametrize("kappa, spread", [(0.0, 1e-12), (3.0, 1e-12), (3.0, 2.0)])
+def test_circular_score_by_quadrature(kappa, spread):
+    """Latents known or not; of uniform angles, kappa = 0, it is pi/2 - pi/4 for every y."""
+    m = 50
+    y = np.random.default_rng(0).uniform(-np.pi, np.pi, m)
+    family = families.VonMises().resolve(y)
+    model = Fixed(family, np.tile([kappa, 0.0], (m, 1)), np.tile(spread * np.eye(2), (m, 1, 1)))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    eta = np.sqrt(spread) * np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 1, 2) + [kappa, 0.0]
+    grid = np.linspace(-np.pi, np.pi, 720, endpoint=False)
+    concentration, direction = np.hypot(eta[..., 0], eta[..., 1]), np.arctan2(eta[..., 1], eta[..., 0])
+    p = np.outer(weights, weights).ravel() @ stats.vonmises.pdf(grid - direction, concentration + 1e-12)
+    p /= p.sum()
+    apart = np.arccos(np.cos(grid[:, None] - grid))
+    expected = np.arccos(np.cos(y[:, None] - grid)) @ p - 0.5 * p @ apart @ p
+    if kappa == 0:
+        np.testing.assert_allclose(expected, np.pi / 4, rtol=1e-5)
+    # 4 standard errors: distances vary by 0.9 at most, 1000 draws to y and half of 500 pairs per row, 50 rows
+    found = calibration(model, np.zeros((m, 1)), y).crps
+    np.testing.assert_allclose(found, expected.mean(), atol=4 * 0.9 * np.sqrt(1 / 1000 + 0.25 / 500) / np.sqrt(m))
+
+
+def test_energy_score_of_compositions_by_all_pairs():
+    """From draws of the same distribution made here: latents, softplus, NumPy's Dirichlet."""
+    m, size = 30, 1000
+    model, y = from_itself("dirichlet", m)
+    rng = np.random.default_rng(3)
+    expected, spread = np.empty(m), np.empty(m)
+    for i in range(m):
+        eta = rng.multivariate_normal(model.mean[i], model.cov[i], size)
+        draws = np.array([rng.dirichlet(a) for a in np.log1p(np.exp(eta))])
+        to_y, pairs = np.linalg.norm(draws - y[i], axis=1), pdist(draws)
+        expected[i], spread[i] = to_y.mean() - 0.5 * pairs.mean(), to_y.var() + 0.5 * pairs.var()
+    # 4 standard errors of 1000 draws to y and half of 500 pairs per row, and as much again for the draws made here
+    tolerance = 4 * np.sqrt(2 * spread.sum() / size) / m
+    assert tolerance < 0.1 * expected.mean()
+    np.testing.assert_allclose(calibration(model, np.zeros((m, 1)), y).crps, expected.mean(), atol=tolerance)
+
+
+def test_histogram_of_transforms():
+    pit = np.random.default_rng(0).beta(2, 1, 37)
+    report = Calibration((0.9,), (0.9,), pit, 0.0, np.nan, 0.0, 37)
+    for bins in (4, 10):
+        np.testing.assert_allclose(report.pit_histogram(bins), np.histogram(pit, bins, (0, 1), density=True)[0])
+    # two parts per row; 1 belongs to the last bin
+    report = Calibration((0.9,), (0.9,), np.array([[0.1, 0.2], [0.3, 0.6], [0.7, 1.0]]), 0.0, np.nan, 0.0, 3)
+    np.testing.assert_allclose(report.pit_histogram(4), [8 / 6, 4 / 6, 8 / 6, 4 / 6])
+
+
 def test_picture_and_exports():
     model, y = from_itself("poisson", 30)
     report = ggpm.calibration(model, np.zeros((30, 1)), y)
     assert isinstance(report, Calibration)
     left, right = report.plot()
     assert left.get_xlabel() == "promised coverage" and right.get_xlabel() == "probability integral transform"
-    np.testing.assert_allclose(report.pit_histogram(5).mean(), 1.0)
+    np.testing.assert_allclose([bar.get_height() for bar in right.patches], report.pit_histogram(10))
     with pytest.raises(ValueError, match="rows"):
         ggpm.calibration(GGPRegressor(optimizer=None).fit(np.zeros((3, 1)), np.zeros(3)), np.zeros((3, 1)), np.zeros(4))

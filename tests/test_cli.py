@@ -11,7 +11,7 @@ pytest.importorskip("click")
 pd = pytest.importorskip("pandas")
 from click.testing import CliRunner  # noqa: E402
 
-from ggpm import load, save  # noqa: E402
+from ggpm import calibration, load, save  # noqa: E402
 from ggpm.cli import main  # noqa: E402
 from ggpm.evaluation import evaluate  # noqa: E402
 from ggpm.tables import TableError, column_as_numbers, features_of, read_table, target_of, write_table  # noqa: E402
@@ -71,7 +71,9 @@ def test_fit_predict_evaluate_agree_with_python(folder):
     found = json.loads(run("evaluate", folder / "wind.ggpm", folder / "data.csv", "--json").stdout)
     assert found == evaluate(model, table[["hour"]], table["dir"])
     more = json.loads(run("evaluate", folder / "wind.ggpm", folder / "data.csv", "--calibration", "--json").stdout)
-    assert more.items() >= found.items() and {"coverage 90%", "PIT mean", "crps"} <= more.keys()
+    report = calibration(model, table[["hour"]], table["dir"])
+    assert more.items() >= found.items() and more["crps"] == report.crps
+    assert {name: more[name] for name in report.frame.index} == dict(report.frame["value"])
     assert found["error_name"] == "mean absolute angle" and 5 < found["error"] < 15 and found["coverage"] > 0.7
 
 
