@@ -180,7 +180,7 @@ def predict_parquet(
 
     Examples
     --------
-    >>> import pandas as pd
+    >>> import tempfile, pandas as pd
     >>> from ggpm import GGPRegressor
     >>> folder = tempfile.mkdtemp()
     >>> frame = pd.DataFrame({"x": np.arange(50.0), "n": np.arange(50) % 7})
