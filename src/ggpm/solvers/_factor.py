@@ -217,10 +217,9 @@ def factor(K: Array, gamma: Array) -> PositiveFactor | SignedFactor:
 
 def _scaled_lower(A: Array, s: Array, out: Array) -> Array:
     """Lower triangle of ``diag(s) A diag(s)``; blocks of the upper one next to the diagonal are set as well."""
-    for columns in strips(len(A)):
+    for columns in strips(len(A)):  # as rows of the transpose, which lie in memory one after the other
         rows = slice(columns.start, None)
-        np.multiply(A[rows, columns], s[rows, None], out=out[rows, columns])
-        out[rows, columns] *= s[columns]
+        np.multiply(A.T[columns, rows], np.multiply.outer(s[columns], s[rows]), out=out.T[columns, rows])
     return out
 
 
