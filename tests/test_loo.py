@@ -140,7 +140,7 @@ def test_close_to_refits_where_no_neighbours_answer(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["dirichlet", "wishart", "categorical", "multinomial", "von_mises_fisher"])
 def test_close_to_refits_with_factorised_sites(name):
-    """Between nD = 400 and 1200 more rows answer; plain cavities miss by up to 0.1 (multinomial)."""
+    """Above nD = 400 more rows answer; plain cavities miss by up to 0.1 (multinomial)."""
     model, X, y = fitted(name, "variational", n=135, seed=1)
     rows = np.linspace(0, 134, 8).astype(int)
     difference = np.abs(model.loo().pointwise[rows] - refits(model, X, y, rows))

@@ -47,8 +47,8 @@ REPORTED, LEARNED = "fine", "standard"
 NEIGHBOURS = 8  # rows that answer to the absence of another, if not told: differences to refits are then below 0.006
 COUPLED_MAX_ORDER = 400  # nD up to which they do if D > 1: their inference costs tens of milliseconds per row there
 # Factorised sites leave out how a row's latents answer to each other, so that the absence of a row moves the sites of
-# others at first order: more of them answer, and up to a larger nD.
-FACTORISED_NEIGHBOURS, FACTORISED_MAX_ORDER = 16, 1200
+# others at first order: more of them answer, and up to an nD whose square is the limit of memory.
+FACTORISED_NEIGHBOURS, FACTORISED_MAX_ORDER = 16, 4000
 
 
 @dataclass(frozen=True)
