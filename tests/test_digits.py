@@ -25,4 +25,4 @@ def test_by_leave_one_out():
 def test_by_the_bound():
     found = digits().run("evidence")
     assert found["log_loss"] <= 0.28
-    assert round(found["accuracy"], 3) >= 0.955  # 1429 of 1497 digits are right: 0.9546
+    assert found["accuracy"] >= 0.954  # 1429 of 1497 digits are right; 0.955 would be 1430
