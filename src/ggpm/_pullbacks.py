@@ -17,6 +17,8 @@ from scipy.spatial.distance import cdist
 from scipy.special import gamma, kv
 from sklearn.gaussian_process import kernels as sk
 
+from ggpm._linalg import product, sum_of_products
+
 Array = NDArray[np.float64]
 Block = Array | float  # the rows of a kernel matrix; a number where they are constant
 
@@ -177,7 +179,7 @@ class DotProductNode(Node):
         return np.add(self.points.inner[rows], self.kernel.sigma_0**2, out=out)
 
     def pull(self, rows: slice, G: Array, value: Block | None, inputs: bool) -> Pulled:
-        return self.diag_pull(G), G.T @ self.points.rows[rows] if inputs else None
+        return self.diag_pull(G), product(G.T, self.points.rows[rows]) if inputs else None
 
     def diag_pull(self, g: Array) -> Array:
         return np.array([2.0 * self.kernel.sigma_0**2 * g.sum()] if self.size else [])
@@ -232,26 +234,26 @@ class Stationary(Node):
             value = self.value(rows)
         squared, factor = self.squared
         weight, shape = self.slopes(squared[rows], factor, value)
-        grad = [np.vdot(G, shape)] if shape is not None else []
+        grad = [sum_of_products(G, shape)] if shape is not None else []
         H = G * weight
         if self.free[-1]:
             if self.scale.ndim == 0:
-                grad.append(factor * np.vdot(H, squared[rows]))
+                grad.append(factor * sum_of_products(H, squared[rows]))
             else:
                 grad.extend(self._squared_differences(rows, H))
         if not inputs:
             return np.array(grad), None
         A, B = self.scaled_points
-        return np.array(grad), (H.T @ A[rows] - H.sum(axis=0)[:, None] * B) / self.scale
+        return np.array(grad), (product(H.T, A[rows]) - H.sum(axis=0)[:, None] * B) / self.scale
 
     def _squared_differences(self, rows: slice, H: Array) -> Array:
         """``sum_ij H_ij (a_if - b_jf)²`` for every feature f, with a and b in length scales."""
         A, B = self.scaled_points[0][rows], self.scaled_points[1]
-        sums = H.sum(axis=1) @ A**2 + H.sum(axis=0) @ B**2 - 2.0 * np.einsum("if,if->f", A, H @ B)
+        sums = H.sum(axis=1) @ A**2 + H.sum(axis=0) @ B**2 - 2.0 * np.einsum("if,if->f", A, product(H, B))
         for f in np.flatnonzero(~self._near):
             difference = A[:, f, None] - B[:, f]
             difference *= difference
-            sums[f] = np.vdot(H, difference)
+            sums[f] = sum_of_products(H, difference)
         return sums
 
     @cached_property

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm._linalg import product
 from ggpm.curvature import Curvature, Marginals
 from ggpm.kernels import evaluate
 from ggpm.solvers import Solution, factorise
@@ -37,11 +38,8 @@ class Posterior:
         mean, cov = np.empty((m, D)), np.empty((m, D, D))
         for rows in batches(m, len(self.X) * D):
             K_star = [np.asfortranarray(k(self.X, X[rows])) for k in self.kernels]
-            mean[rows] = (
-                K_star[0].T @ self.z
-                if len(K_star) == 1
-                else np.stack([k.T @ self.z[:, j] for j, k in enumerate(K_star)], 1)
-            )
+            columns = [self.z] if len(K_star) == 1 else self.z.T[:, :, None]
+            mean[rows] = np.hstack([product(k.T, z) for k, z in zip(K_star, columns)])
             prior = np.stack([k.diag(X[rows]) for k in self.kernels], axis=1)
             block = -self.solution.reduction(K_star)
             block[:, range(D), range(D)] += prior

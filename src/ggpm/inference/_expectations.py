@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm._linalg import product
 from ggpm._quadrature import matched_nodes
 from ggpm.curvature import Blocks, Curvature, Diagonal, Marginals, RankOne
 from ggpm.inference.base import Problem
@@ -55,7 +56,7 @@ def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
         for rows in batches(n, nodes.size):
             eta = place(problem, mean, R, nodes, rows)
             log_p, u_s = problem.family.log_prob_and_u(eta, problem.y[rows])
-            value[rows] = weights @ log_p
+            value[rows] = _weighted(weights, log_p)
             u[rows], moment[rows] = _moments(u_s, nodes, weights, R.ndim == 2)
     if R.ndim == 2:
         return Expected(_finite(value), u, Diagonal(-moment / R))
@@ -71,7 +72,7 @@ def expect_phi(problem: Problem, mean: Array, R: Array, accuracy: str) -> Array:
     out = np.empty((n, p))
     for rows in batches(n, nodes.size * p):
         eta = place(problem, mean, R, nodes, rows)
-        out[rows] = np.tensordot(weights, problem.family.log_prob_phi(eta, problem.y[rows]), axes=1)
+        out[rows] = _weighted(weights, problem.family.log_prob_phi(eta, problem.y[rows]))
     return out
 
 
@@ -80,7 +81,8 @@ def place(problem: Problem, mean: Array, R: Array, nodes: Array, rows: slice) ->
     centre = mean[rows] + problem.offset[rows]
     if R.ndim == 2:
         return centre + R[rows] * nodes[:, None, :]
-    return centre + np.einsum("ijk,sk->sij", R[rows], nodes, optimize=True)
+    D = nodes.shape[1]
+    return centre + product(nodes, R[rows].reshape(-1, D).T).reshape(len(nodes), -1, D)
 
 
 class SiteMap:
@@ -168,7 +170,7 @@ def second_moments(U: Curvature, nodes: Array, weights: Array) -> Array:
         out, diagonal = np.zeros((U.gamma.shape[1], 2 * D, 2 * D)), U.gamma
     else:
         values = np.tile(U.dense(), (1, 1, 2, 2)) * both[:, None, :, None] * both[:, None, None, :]
-        return np.tensordot(weights, values, axes=1)
+        return _weighted(weights, values)
     j = np.arange(D)
     for rows, columns, x in ((0, 0, np.ones((S, D))), (0, D, nodes), (D, 0, nodes), (D, D, nodes**2)):
         out[:, rows + j, columns + j] += np.einsum("sj,snj->nj", weights[:, None] * x, diagonal, optimize=True)
@@ -206,14 +208,16 @@ def _phi(Q: Array) -> Array:
     return lower + lower.swapaxes(-1, -2) + Q * np.eye(Q.shape[-1])
 
 
+def _weighted(weights: Array, values: Array) -> Array:
+    """``sum_s w_s values_s``."""
+    return product(weights[None], values.reshape(len(weights), -1)).reshape(values.shape[1:])
+
+
 def _moments(u: Array, nodes: Array, weights: Array, factorised: bool) -> tuple[Array, Array]:
     """sum_s w u_s, and sum_s w u_s x_s: elementwise (n, D), or the lower triangle of the outer product."""
-    S, n, D = u.shape
     if factorised:
-        flat = u.reshape(S, n * D)
-        mean = weights @ flat
-        return mean.reshape(n, D), np.stack([(weights * nodes[:, j]) @ u[:, :, j] for j in range(D)], axis=1)
-    return np.tensordot(weights, u, axes=1), np.tril(np.einsum("snj,sk->njk", u, weights[:, None] * nodes))
+        return _weighted(weights, u), np.stack([_weighted(weights * x, u[:, :, j]) for j, x in enumerate(nodes.T)], 1)
+    return _weighted(weights, u), np.tril(np.einsum("snj,sk->njk", u, weights[:, None] * nodes))
 
 
 def _closed_form(problem: Problem, mean: Array, R: Array) -> Expected | None:

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm._linalg import mirror
+from ggpm._linalg import mirror, product, symmetric_dot
 from ggpm.curvature import Blocks, Curvature, Diagonal
 from ggpm.solvers import Solution
 from ggpm.solvers.block import BlockSolution
@@ -69,10 +69,10 @@ class DiagonalMap:
         self.K, self.z, self.mean = K, z, mean
         self.T, self.V = [], []
         for j, f in enumerate(solution.factors):
-            T = mirror(f.E()) @ self._K(j)
+            T = product(mirror(f.E()), self._K(j))
             T *= -1.0
-            T.flat[:: len(T) + 1] += 1.0
-            V = self._K(j) @ T
+            T.ravel(order="K")[:: len(T) + 1] += 1.0
+            V = product(self._K(j), T)
             self.T.append(T)
             self.V.append((V + V.T) / 2)
         self.V_squared = [v * v for v in self.V]
@@ -81,12 +81,12 @@ class DiagonalMap:
         return self.K[j if len(self.K) > 1 else 0]
 
     def sites(self, mean: Array, V: Array) -> tuple[Array, Array]:
-        lam = np.stack([v @ mean[:, j] for j, v in enumerate(self.V)], axis=1)
-        spread = np.stack([v2 @ V[:, j] for j, v2 in enumerate(self.V_squared)], axis=1)
+        lam = np.stack([symmetric_dot(v, mean[:, j]) for j, v in enumerate(self.V)], axis=1)
+        spread = np.stack([symmetric_dot(v2, V[:, j]) for j, v2 in enumerate(self.V_squared)], axis=1)
         return lam, -lam * self.mean - spread
 
     def kernels(self, mean: Array, V: Array) -> list[Array]:
-        parts = (((T * V[:, j]) @ T.T, T @ mean[:, j]) for j, T in enumerate(self.T))
+        parts = ((product(T * V[:, j], T.T), product(T, mean[:, j : j + 1])[:, 0]) for j, T in enumerate(self.T))
         return _of_kernels(self.K, self.z, parts)
 
     def covariance(self) -> Array:
@@ -111,7 +111,7 @@ class BlockMap:
 
     def sites(self, mean: Array, V: Array) -> tuple[Array, Array]:
         n, D = mean.shape
-        lam = np.einsum("iakb,kb->ia", self.V, mean, optimize=True)
+        lam = symmetric_dot(self.V.reshape(n * D, n * D), mean.ravel()).reshape(n, D)
         left = (self.V.swapaxes(1, 2).reshape(n, n, D, D) @ V).swapaxes(1, 2).reshape(n, D, n * D)
         spread = left @ self.V.reshape(n, D, n * D).swapaxes(1, 2)
         return lam, -symmetric(lam, self.mean) - spread
@@ -120,8 +120,9 @@ class BlockMap:
         n, D = mean.shape
 
         def part(T: Array) -> tuple[Array, Array]:  # (n, n, D)
-            G = np.einsum("ikb,kbc->ikc", T, V, optimize=True).reshape(n, n * D) @ T.reshape(n, n * D).T
-            return G, np.tensordot(T, mean, axes=2)
+            flat = T.reshape(n, n * D)
+            G = product(np.einsum("ikb,kbc->ikc", T, V).reshape(n, n * D), flat.T)
+            return G, product(flat, mean.reshape(-1, 1))[:, 0]
 
         return _of_kernels(self.K, self.z, (part(self.T[:, j]) for j in range(D)))
 

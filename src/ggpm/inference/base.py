@@ -156,7 +156,7 @@ def assemble(
 def kernel_dot(K: Sequence[Array], z: Array) -> Array:
     """``K z`` for z (n, D) and one shared, D separate, or one joint kernel matrix."""
     if isinstance(K, Joint):
-        return (K[0] @ z.ravel()).reshape(z.shape)
+        return symmetric_dot(K[0], z.ravel()).reshape(z.shape)
     if len(K) == 1:
         return symmetric_dot(K[0], z)
     return np.stack([symmetric_dot(k, z[:, j]) for j, k in enumerate(K)], axis=1)

@@ -28,7 +28,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
+from scipy.linalg import blas, lstsq
 from scipy.sparse.linalg import LinearOperator, gmres
 
 from ggpm._check import check_positive, check_whole
@@ -354,7 +354,7 @@ def _anderson(history: list[tuple[Array, Array]]) -> Array:
     images = np.stack([g for _, g in history], axis=1)
     last = residuals[:, -1]
     scale = np.abs(last).max() or 1.0
-    gamma = np.linalg.lstsq((residuals[:, :-1] - last[:, None]) / scale, -last / scale, rcond=1e-10)[0]
+    gamma = lstsq((residuals[:, :-1] - last[:, None]) / scale, -last / scale, cond=1e-10)[0]
     return images[:, -1] + (images[:, :-1] - images[:, -1:]) @ gamma
 
 

@@ -161,7 +161,7 @@ class SignedFactor:
 
     def _V_dot(self, x: Array) -> Array:
         if self._positive is None or x.ndim == 2:
-            return self.V @ x
+            return symmetric_dot(self.V, x)
         out = self._positive.V_dot(x)
         if self._negative.size:
             pushed = x.copy()

@@ -21,6 +21,7 @@ from ggpm._linalg import (
     gram,
     log_det_lower,
     mirror,
+    product,
     solve_lower,
 )
 from ggpm.curvature import Blocks
@@ -49,7 +50,7 @@ class BlockSolution:
             R[rows, :, np.arange(rows.size)] = vectors[rows, :, columns] * np.sqrt(-values[rows, columns])[:, None]
             R = R.reshape(n * D, -1)
             T = R - self._E_dot(self._K_dot(R))  # K^-1 V_+ R
-            M = -R.T @ self._K_dot(T)
+            M = -product(R.T, self._K_dot(T))
             M = (M + M.T) / 2
             M.flat[:: len(M) + 1] += 1.0
             L_M = cholesky(M)
@@ -62,7 +63,7 @@ class BlockSolution:
         S = self._S
         if len(self.K) == 1:
             columns = S.transpose(0, 2, 1).reshape(n * D, D)
-            B = (columns @ columns.T).reshape(n, D, n, D)
+            B: Array = product(columns, columns.T).reshape(n, D, n, D)
             B *= self.K[0][:, None, :, None]
         else:
             B = np.zeros((n, D, n, D))
@@ -87,11 +88,11 @@ class BlockSolution:
 
     def _E_dot(self, A: Array) -> Array:
         if self._L is None:
-            return self.E @ A
+            return product(self.E, A)
         n, D = self.shape
         inner = np.matmul(self._S.transpose(0, 2, 1), A.reshape(n, D, -1)).reshape(n * D, -1)
         out = np.matmul(self._S, cholesky_solve(self._L, inner).reshape(n, D, -1)).reshape(n * D, -1)
-        return out if self._half is None else out - self._half.T @ (self._half @ A)
+        return out if self._half is None else out - product(self._half.T, product(self._half, A))
 
     def _K(self, j: int) -> Array:
         return self.K[j if len(self.K) > 1 else 0]
@@ -101,7 +102,7 @@ class BlockSolution:
         out = np.empty((n, D, A.shape[1]))
         A = A.reshape(n, D, -1)
         for j in range(D):
-            out[:, j] = self._K(j) @ A[:, j]
+            out[:, j] = product(self._K(j), A[:, j])
         return out.reshape(n * D, -1)
 
     def solve(self, r: Array) -> Array:
@@ -114,7 +115,7 @@ class BlockSolution:
         E = self.E.reshape(n, D, n, D)
         out = np.zeros((n, D, D))
         for k in range(D):
-            EK = np.tensordot(E[:, :, :, k], self._K(k), axes=(2, 0))  # (n, D, n)
+            EK = product(E[:, :, :, k].reshape(n * D, n), self._K(k)).reshape(n, D, n)
             for j in range(D):
                 out[:, j, k] = -np.einsum("ai,ai->i", self._K(j), EK[:, j])
             out[:, k, k] += np.diag(self._K(k))
@@ -130,7 +131,7 @@ class BlockSolution:
         E, m = self.E.reshape(n, D, n, D), K_star[0].shape[1]
         out = np.empty((m, D, D))
         for k in range(D):
-            Ek = np.tensordot(E[:, :, :, k], K_star[k if len(K_star) > 1 else 0], axes=(2, 0))
+            Ek = product(E[:, :, :, k].reshape(n * D, n), K_star[k if len(K_star) > 1 else 0]).reshape(n, D, m)
             for j in range(D):
                 out[:, j, k] = np.einsum("nm,nm->m", K_star[j if len(K_star) > 1 else 0], Ek[:, j])
         return (out + out.transpose(0, 2, 1)) / 2
@@ -156,11 +157,11 @@ class JointSolution(BlockSolution):
         return B
 
     def _K_dot(self, A: Array) -> Array:
-        return self.K[0] @ A
+        return product(self.K[0], A)
 
     def marginals(self) -> Blocks:
         n, D = self.shape
-        V = (self.K[0] - self.K[0] @ self.E @ self.K[0]).reshape(n, D, n, D)
+        V = (self.K[0] - product(product(self.K[0], self.E), self.K[0])).reshape(n, D, n, D)
         blocks = V[np.arange(n), :, np.arange(n), :]
         return Blocks((blocks + blocks.transpose(0, 2, 1)) / 2)
 
@@ -168,7 +169,7 @@ class JointSolution(BlockSolution):
         return [np.array(self.E, order="F")]
 
     def reduction(self, K_star: Sequence[Array]) -> Array:
-        return (K_star[0].T @ self.E @ K_star[0])[None]
+        return product(product(K_star[0].T, self.E), K_star[0])[None]
 
 
 def check_memory(n: int, D: int) -> None:

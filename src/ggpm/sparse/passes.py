@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas
 
 from ggpm import kernels as kernels_module
-from ggpm._linalg import cholesky, mirror, solve_lower
+from ggpm._linalg import cholesky, mirror, product, solve_lower
 from ggpm.curvature import Blocks, Curvature, Diagonal, Kronecker
 from ggpm.families.base import Family
 from ggpm.kernels import KernelEvaluation
@@ -92,8 +92,8 @@ class Model:
     def latent(self, A: Sequence[Array], v: Array) -> Array:
         """f (c, D) from v (D, M)."""
         if len(A) == 1:
-            return A[0] @ v.T
-        return np.stack([a @ v[j] for j, a in enumerate(A)], axis=1)
+            return product(A[0], v.T)
+        return np.hstack([product(a, v[j, :, None]) for j, a in enumerate(A)])
 
 
 def factor_inducing(kernels: Sequence[Any], Z: Array, jitter: float) -> list[Array]:
@@ -167,7 +167,7 @@ def gradient_pass(chunk: Chunk, model: Model, v: Array, P: Array, expected: bool
     for k, (kernel, e) in enumerate(zip(model.kernels, evaluations)):
         members = model.members(k)
         G_K = solve_lower(model.L[k], G[k].T, transposed=True, overwrite=True).T
-        G_K += (site.u + s)[:, members] @ z[members]
+        G_K += product((site.u + s)[:, members], z[members])
         g, g_Z = _pull(e, G_K, inputs)
         grad_Z += g_Z
         diagonal_part = kernels_module.diag_pullback(kernel, chunk.X, -0.5 * diagonal[:, members].sum(axis=1))
@@ -191,7 +191,7 @@ def mode_pass(chunk: Chunk, model: Model, v: Array, w: Array, expected: bool, in
     theta, grad_Z = [], np.zeros_like(model.Z)
     for k, e in enumerate(evaluations):
         members = model.members(k)
-        g, g_Z = _pull(e, site.u[:, members] @ y[members] - UAw[:, members] @ z[members], inputs)
+        g, g_Z = _pull(e, product(site.u[:, members], y[members]) - product(UAw[:, members], z[members]), inputs)
         theta.append(g)
         grad_Z += g_Z
     u_phi = model.family.u_phi(f + chunk.offset, chunk.y)
@@ -217,14 +217,14 @@ def _products(model: Model, A: Sequence[Array], P: Array, coupled: bool) -> list
     """All products of the whitened rows with the blocks of the covariance P of v."""
     D = model.D
     if not coupled:
-        return [_Product(k, k, A[model.of(k)] @ P[k, :, k]) for k in range(D)]
+        return [_Product(k, k, product(A[model.of(k)], P[k, :, k])) for k in range(D)]
     if len(A) == 1:
         # the pairs (k, j) and (j, k) meet in one symmetric matrix: D(D+1)/2 products instead of D²
         return [
-            _Product(k, j, A[0] @ (P[k, :, k] if j == k else P[k, :, j] + P[j, :, k]), 1.0 if j == k else 0.5)
+            _Product(k, j, product(A[0], P[k, :, k] if j == k else P[k, :, j] + P[j, :, k]), 1.0 if j == k else 0.5)
             for k, j in pairs(D, True)
         ]
-    return [_Product(k, j, A[k] @ P[k, :, j]) for k in range(D) for j in range(D)]
+    return [_Product(k, j, product(A[k], P[k, :, j])) for k in range(D) for j in range(D)]
 
 
 def _marginals(model: Model, X: Array, A: Sequence[Array], products: Sequence[_Product]) -> Blocks | Diagonal:
@@ -249,8 +249,8 @@ def _diagonal(U: Curvature) -> Array:
 def _weighted_sums(A: Sequence[Array], u: Array) -> Array:
     """``sum_i u_i^j a_i^j``, (D, M)."""
     if len(A) == 1:
-        return u.T @ A[0]
-    return np.stack([u[:, j] @ a for j, a in enumerate(A)])
+        return product(u.T, A[0])
+    return np.vstack([product(u[:, j, None].T, a) for j, a in enumerate(A)])
 
 
 def _precision(model: Model, A: Sequence[Array], U: Curvature) -> Array:
@@ -264,7 +264,7 @@ def _precision(model: Model, A: Sequence[Array], U: Curvature) -> Array:
     dense, blocks = U.dense(), []
     for j, k in pairs(D, True):
         a, b = A[model.of(j)], A[model.of(k)]
-        blocks.append(_weighted_gram(a, dense[:, j, k]) if a is b else (a * dense[:, j, k, None]).T @ b)
+        blocks.append(_weighted_gram(a, dense[:, j, k]) if a is b else product((a * dense[:, j, k, None]).T, b))
     return np.stack(blocks)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm import kernels as kernels_module
-from ggpm._linalg import solve_lower
+from ggpm._linalg import product, solve_lower
 from ggpm.posterior import batches
 
 Array = NDArray[np.float64]
@@ -42,10 +42,10 @@ class SparsePosterior:
             block = np.empty((len(A[0]), D, D))
             for j in range(D):
                 a = A[j if len(A) > 1 else 0]
-                mean[rows, j] = a @ self.v[j]
-                product = (a @ self.P[j].reshape(M, D * M)).reshape(-1, D, M)
+                mean[rows, j] = product(a, self.v[j, :, None])[:, 0]
+                aP = product(a, self.P[j].reshape(M, D * M)).reshape(-1, D, M)
                 for k in range(D):
-                    block[:, j, k] = np.einsum("cm,cm->c", product[:, k], A[k if len(A) > 1 else 0])
+                    block[:, j, k] = np.einsum("cm,cm->c", aP[:, k], A[k if len(A) > 1 else 0])
                 # a variance is never negative: what rounding leaves below zero is zero
                 block[:, j, j] += np.maximum(prior[j if len(A) > 1 else 0], 0.0)
             cov[rows] = (block + block.transpose(0, 2, 1)) / 2
