@@ -27,6 +27,9 @@ SCALAR = ("gaussian", "bernoulli", "binomial", "poisson", "negative_binomial", "
           "ordinal")  # fmt: skip
 ALL = "abcdefghijkl"
 SAME_EVIDENCE = 1e-4
+THREADS = ("1", "default")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS",
+                    "TF_NUM_INTEROP_THREADS")  # fmt: skip
 SLOW = {"gpy"}  # measured once
 NOTES = {("gpy", "fit/bernoulli"): "probit, it has no logit: another evidence"}
 VECTOR = {"von_mises": 2, "multivariate_gaussian": 2, "categorical": 3, "multinomial": 3, "dirichlet": 3,
@@ -35,7 +38,7 @@ VECTOR = {"von_mises": 2, "multivariate_gaussian": 2, "categorical": 3, "multino
 
 def environment(threads: str) -> dict[str, str]:
     env = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    for name in THREAD_VARIABLES:
         if threads == "default":
             env.pop(name, None)
         else:
@@ -174,13 +177,13 @@ def main() -> None:
 
     if "a" in args.only:
         n = 500 if args.quick else 1000
-        for threads in ("1", "default"):
+        for threads in THREADS:
             targets = {"sklearn": 5.0, "gpboost": 2.5, "gpy": 10.0}
             rows = compare(f"fit/bernoulli:{n}", ["ggpm", *targets], threads, rounds, targets, same_evidence=True)
             rows += compare(f"fit/poisson:{n}", ["ggpm", "gpboost", "gpy"], threads, rounds)
             report.add(f"(a) Bernoulli and Poisson, full fit, threads: {threads}", rows)
     if "b" in args.only:
-        for threads in ("1", "default"):
+        for threads in THREADS:
             rows = []
             for n in sizes:
                 targets = {"sklearn": 2.5 if threads == "1" else 4.0} if n <= 600 else {}
@@ -193,35 +196,29 @@ def main() -> None:
                 rows += compare(f"gradient/digits:{n}", ["ggpm"], threads, rounds)
             report.add(f"(b) digits, one evidence and gradient from a cold start, threads: {threads}", rows)
     if "c" in args.only:
-        rows = [
-            r
-            for n in (200, 1000, *([] if args.quick else [2000]))
-            for r in compare(f"fit/von_mises:{n}", ["ggpm"], "1", rounds)
-        ]
-        report.add("(c) von Mises, full fit", rows)
+        for threads in THREADS:
+            rows = [
+                r
+                for n in (200, 1000, *([] if args.quick else [2000]))
+                for r in compare(f"fit/von_mises:{n}", ["ggpm"], threads, rounds)
+            ]
+            report.add(f"(c) von Mises, full fit, threads: {threads}", rows)
     if "d" in args.only:
         n = 500 if args.quick else 1000
-        rows = [r for d in (3, 10) for r in compare(f"fit/dirichlet:{n}:{d}", ["ggpm"], "1", 2)]
-        report.add("(d) Dirichlet, full fit", rows)
+        for threads in THREADS:
+            rows = [r for d in (3, 10) for r in compare(f"fit/dirichlet:{n}:{d}", ["ggpm"], threads, 2)]
+            report.add(f"(d) Dirichlet, full fit, threads: {threads}", rows)
     if "e" in args.only:
-        rows = [r for t in ("bernoulli:1000", "von_mises:1000", "dirichlet:1000:3", "digits:600")
-                for r in compare(f"predict/{t}", ["ggpm"], "1", 1)]  # fmt: skip
-        report.add("(e) latent mean and full D×D covariance at 10,000 points", rows)
+        tasks = ("bernoulli:1000", "von_mises:1000", "dirichlet:1000:3", "digits:600")
+        for threads in THREADS:
+            rows = [r for t in tasks for r in compare(f"predict/{t}", ["ggpm"], threads, 1)]
+            report.add(f"(e) latent mean and full D×D covariance at 10,000 points, threads: {threads}", rows)
     if "f" in args.only:
-        for n in (30, 100):
-            rows = []
-            for name, D in {**dict.fromkeys(SCALAR, 1), **VECTOR}.items():
-                both = ("ggpm", f"small/{name}:{n}"), ("sklearn", f"regression/{n}")
-                pairs = [[median(run(system, task, "1", 9)) for system, task in both] for _ in range(rounds)]
-                if any(None in pair for pair in pairs):
-                    rows.append({"family": name, "D": D, "share": "failed", "met": "no"})
-                    continue
-                times, yards = zip(*pairs)
-                share = statistics.median(time / (3 * D * yard) for time, yard in pairs)
-                row = {"family": name, "D": D, "seconds": statistics.median(times),
-                       "3·D regressions": 3 * D * statistics.median(yards), "share": share}  # fmt: skip
-                rows.append(judged(row, "share", most=1.0) if n == 100 else row)
-            report.add(f"(f) n = {n}: full fit against 3·D scikit-learn regressions with learned noise", rows)
+        title = "full fit against 3·D scikit-learn regressions with learned noise, threads"
+        for threads in THREADS:
+            for n in (30, 100):
+                rows = small_fits(n, threads, rounds if threads == "1" else 1)
+                report.add(f"(f) n = {n}: {title}: {threads}", rows)
     if "g" in args.only:
         rows = []
         for _ in range(3 if args.quick else 7):
@@ -234,62 +231,83 @@ def main() -> None:
         both = {k: statistics.median(r[k] for r in rows) for k in rows[0]}
         report.add("(g) import", [{**both, "ratio": both["ggpm"] / both["sklearn"]}])
     if "h" in args.only:
-        rows, last = [], None
-        for n in (250, 500, 1000, *([] if args.quick else [2000, 4000])):
-            time = median(run("ggpm", f"gradient/von_mises:{n}", "1", 3 if n < 2000 else 1))
-            exponent = (math.log(time / last[1]) / math.log(n / last[0])) if last else ""
-            rows.append({"task": "von Mises", "n": n, "seconds": time, "exponent": exponent})
-            last = n, time
-        rows.append(_whole(rows, "n", 3.0))
-        report.add("(h) growth with n: evidence and gradient", rows)
-        rows, last = [], None
-        for d in (2, 4, 8, 16, 32):
-            time = median(run("ggpm", f"gradient/dirichlet:500:{d}", "1", 3))
-            exponent = (math.log(time / last[1]) / math.log(d / last[0])) if last else ""
-            rows.append({"task": "Dirichlet, n = 500", "D": d, "seconds": time, "exponent": exponent})
-            last = d, time
-        rows.append(_whole(rows, "D", 1.1))
-        report.add("(h) growth with D: evidence and gradient", rows)
+        sizes = [(n, f"von_mises:{n}") for n in (250, 500, 1000, *([] if args.quick else [2000, 4000]))]
+        dimensions = [(d, f"dirichlet:500:{d}") for d in (2, 4, 8, 16, 32)]
+        for threads in THREADS:
+            rows = growth("n", sizes, threads, most=3.0)
+            report.add(f"(h) growth with n: evidence and gradient, von Mises, threads: {threads}", rows)
+            rows = growth("D", dimensions, threads, most=1.1)
+            report.add(f"(h) growth with D: evidence and gradient, Dirichlet, n = 500, threads: {threads}", rows)
     if "i" in args.only:
-        pairs = [[median(run("ggpm", f"taylor/1000:{d}", "1", 5)) for d in (2, 50)] for _ in range(rounds)]
-        two, fifty = (statistics.median(times) for times in zip(*pairs))
-        ratio = statistics.median(fifty / two for two, fifty in pairs)
-        report.add(
-            "(i) multinomial Taylor, shared kernel, n = 1000",
-            [judged({"2 classes": two, "50 classes": fifty, "ratio": ratio}, "ratio", most=2.0)],
-        )
+        for threads in THREADS:
+            pairs = [[median(run("ggpm", f"taylor/1000:{d}", threads, 5)) for d in (2, 50)] for _ in range(rounds)]
+            two, fifty = (statistics.median(times) for times in zip(*pairs))
+            row = {"2 classes": two, "50 classes": fifty, "ratio": statistics.median(b / a for a, b in pairs)}
+            title = "(i) multinomial Taylor, shared kernel, n = 1000, threads"
+            report.add(f"{title}: {threads}", [judged(row, "ratio", most=2.0)])
     if "j" in args.only:
-        tasks = ["bernoulli:1000", "von_mises:1000", "dirichlet:1000:3", "digits:1000"]
-        rows = [judged(row, "ratio", most=1.6) for row in floor(tasks, 7)]
-        report.add("(j) evidence and gradient against the LAPACK floor", rows)
+        tasks = ("bernoulli:1000", "von_mises:1000", "dirichlet:1000:3", "digits:1000")
+        for threads in THREADS:
+            rows = [judged(row, "ratio", most=1.6) for row in floor(*tasks, threads=threads, repeats=7)]
+            report.add(f"(j) evidence and gradient against the LAPACK floor, threads: {threads}", rows)
     if "k" in args.only:
-        tasks = ["mem/bernoulli:1000", "mem/dirichlet:1000:3", "mem/digits:600"]
         rows = []
-        for row in floor(tasks, 1):
+        for row in floor("mem/bernoulli:1000", "mem/dirichlet:1000:3", "mem/digits:600"):
             for when, most in (("peak", 2 * row["D"] + 6), ("after", row["D"] + 3)):
                 rows.append(
                     judged({"task": row["task"], "D": row["D"], "when": when, "n²": row[when]}, "n²", most=most)
                 )
         report.add("(k) memory in units of n² doubles", rows)
     if "l" in args.only:
-        report.add("(l) digits, 300 rows: predictions for 1497 others", digits(rounds))
+        for threads in THREADS:
+            report.add(
+                f"(l) digits, 300 rows: predictions for 1497 others, threads: {threads}", digits(rounds, threads)
+            )
     if missed := report.missed():
         sys.exit("targets missed:\n" + "\n".join(missed))
 
 
-def _whole(rows: list[dict], key: str, most: float) -> dict:
-    """The exponent over the whole range."""
-    first, last = rows[0], rows[-1]
-    exponent = math.log(last["seconds"] / first["seconds"]) / math.log(last[key] / first[key])
-    return judged({"task": f"from {first[key]} to {last[key]}", "exponent": exponent}, "exponent", most=most)
+def small_fits(n: int, threads: str, rounds: int) -> list[dict]:
+    """Every family with D <= 3 against the yardstick; the target is for n = 100 and one thread."""
+    rows = []
+    for name, D in {**dict.fromkeys(SCALAR, 1), **VECTOR}.items():
+        both = ("ggpm", f"small/{name}:{n}"), ("sklearn", f"regression/{n}")
+        pairs = [[median(run(system, task, threads, 9)) for system, task in both] for _ in range(rounds)]
+        if any(None in pair for pair in pairs):
+            rows.append({"family": name, "D": D, "share": "failed", "met": "no"})
+            continue
+        times, yards = zip(*pairs)
+        row = {
+            "family": name, "D": D, "seconds": statistics.median(times),
+            "3·D regressions": 3 * D * statistics.median(yards),
+            "share": statistics.median(time / (3 * D * yard) for time, yard in pairs),
+        }  # fmt: skip
+        rows.append(judged(row, "share", most=1.0) if n == 100 and threads == "1" else row)
+    return rows
 
 
-def digits(rounds: int) -> list[dict]:
-    """Log-loss, accuracy and CPU seconds of both objectives, beside GPflow's 100 iterations."""
+def growth(key: str, tasks: list[tuple[int, str]], threads: str, most: float) -> list[dict]:
+    """Seconds of one evidence and gradient by size, exponents between neighbours, and that of the whole range."""
+    rows: list[dict] = []
+    for size, task in tasks:
+        time = median(run("ggpm", f"gradient/{task}", threads, 3 if size < 2000 else 1))
+        rows.append({key: size, "seconds": time, "exponent": ""})
+        if len(rows) > 1:
+            rows[-1]["exponent"] = _exponent(key, *rows[-2:])
+    whole = {key: f"{tasks[0][0]} to {tasks[-1][0]}", "exponent": _exponent(key, rows[0], rows[-1])}
+    return [*rows, judged(whole, "exponent", most=most)]
+
+
+def _exponent(key: str, first: dict, last: dict) -> float:
+    return math.log(last["seconds"] / first["seconds"]) / math.log(last[key] / first[key])
+
+
+def digits(rounds: int, threads: str) -> list[dict]:
+    """Log-loss, accuracy and seconds of both objectives, beside GPflow's 100 iterations."""
 
     def python(*arguments: str) -> str:
         command = [sys.executable, *arguments]
-        return subprocess.run(command, env=environment("1"), capture_output=True, text=True, check=True).stdout
+        return subprocess.run(command, env=environment(threads), capture_output=True, text=True, check=True).stdout
 
     if importlib.util.find_spec("gpflow") is None:
         return [{"system": "gpflow", "seconds": "missing", "note": "not installed"}]
@@ -304,16 +322,16 @@ def digits(rounds: int) -> list[dict]:
     rows = []
     for (objective, results), most in zip(found.items(), (0.17, 0.28)):
         row = {"hyperparameters by": objective, **{k: results[0][k] for k in ("log_loss", "accuracy")}}
-        seconds = statistics.median(r["cpu_seconds"] for r in results)
-        row |= {"CPU seconds": seconds, "GPflow's": theirs, "ratio": theirs / seconds}
+        seconds = statistics.median(r["seconds"] for r in results)
+        row |= {"seconds": seconds, "GPflow's": theirs, "ratio": theirs / seconds}
         targets: tuple = (("log_loss", {"most": most}), ("accuracy", {"least": 0.955}), ("ratio", {"least": 1.0}))
         rows += [judged(row, key, **target) | {"of": key} for key, target in targets]
     return rows
 
 
-def floor(tasks: list[str], repeats: int) -> list[dict]:
+def floor(*tasks: str, threads: str = "1", repeats: int = 1) -> list[dict]:
     command = [sys.executable, str(HERE / "floor.py"), str(repeats), *tasks]
-    done = subprocess.run(command, env=environment("1"), capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=environment(threads), capture_output=True, text=True, check=True)
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 

@@ -14,7 +14,8 @@ from scipy.linalg import blas
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 def seconds():  # of processor time, by thread
-    return {t: int(open(f"/proc/self/task/{t}/schedstat").read().split()[0]) / 1e9 for t in os.listdir("/proc/self/task")}
+    folder = "/proc/self/task"
+    return {t: int(open(f"{folder}/{t}/schedstat").read().split()[0]) / 1e9 for t in os.listdir(folder)}
 
 def busiest(work):
     before = seconds()
@@ -48,7 +49,7 @@ print(after[of_numpy] - before[of_numpy], after[of_scipy] - before[of_scipy])
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads the processor time of threads from /proc")
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core: no threads to wake")
 def test_threads_of_numpy_are_left_alone():
-    threads = {name: "2" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "2")
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=os.environ | threads, capture_output=True, text=True, check=True
     )

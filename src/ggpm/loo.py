@@ -7,7 +7,7 @@ Dividing row i's own site out of its posterior marginal leaves the *cavity*, the
 
 For Taylor inference (and the Gaussian family) that is exactly the result of a refit, because the sites of the
 other rows do not depend on row i; for Laplace and variational inference it is first order in their change. What is
-reported follows the change further (`respond`): the rows S that know most of row i get new sites. Their prior is the
+reported follows the change further (`Response`): the rows S that know most of row i get new sites. Their prior is the
 cavity of the whole set, in which every other row keeps its site,
 
     C = (V_SS^-1 - U_S)^-1,        c = m_S - C z_S,
@@ -47,8 +47,9 @@ REPORTED, LEARNED = "fine", "standard"
 NEIGHBOURS = 8  # rows that answer to the absence of another, if not told: differences to refits are then below 0.006
 COUPLED_MAX_ORDER = 400  # nD up to which they do if D > 1: their inference costs tens of milliseconds per row there
 # Factorised sites leave out how a row's latents answer to each other, so that the absence of a row moves the sites of
-# others at first order: more of them answer, and up to an nD whose square is the limit of memory.
-FACTORISED_NEIGHBOURS, FACTORISED_MAX_ORDER = 16, 4000
+# others at first order: twice as many answer until that moves the density by less than SETTLED nats, and up to an nD
+# whose square is the limit of memory.
+FACTORISED_NEIGHBOURS, SETTLED, FACTORISED_MAX_ORDER = (8, 16, 32, 64), 0.01, 4000
 
 
 @dataclass(frozen=True)
@@ -91,41 +92,59 @@ def leave_one_out(approximation: Approximation, inference: Any, neighbours: int 
     """The reported densities; Taylor's sites depend on y alone and have no answer to give."""
     a = approximation
     values, responded = log_densities(a), np.zeros(len(a.mean), dtype=bool)
-    if neighbours is None:
-        neighbours = _default_neighbours(a, inference)
-    if neighbours and len(a.mean) > 1 and not isinstance(inference, Taylor):
-        mean, cov, responded = respond(a, inference, neighbours)
-        family, offset, y = a.problem.family, a.problem.offset[responded], a.problem.y[responded]
-        values[responded] = Predictive(family, mean[responded] + offset, cov[responded]).log_prob(family.decode(y))
+    counts = _default_neighbours(a, inference) if neighbours is None else (neighbours,)
+    if any(counts) and len(a.mean) > 1 and not isinstance(inference, Taylor):
+        respond, moving = Response(a, inference), np.arange(len(a.mean))
+        for count in counts:
+            mean, cov, found = respond(moving, count)
+            rows, family = moving[found], a.problem.family
+            if rows.size == 0:
+                break
+            predictive = Predictive(family, mean[found] + a.problem.offset[rows], cov[found])
+            new = predictive.log_prob(family.decode(a.problem.y[rows]))
+            moving = rows[np.abs(new - values[rows]) > SETTLED]
+            values[rows], responded[rows] = new, True
+            if moving.size == 0 or count >= len(values) - 1:
+                break
     return LeaveOneOut(values, responded)
 
 
-def _default_neighbours(a: Approximation, inference: Any) -> int:
+def _default_neighbours(a: Approximation, inference: Any) -> tuple[int, ...]:
+    """How many rows answer; of several numbers the next is for rows whose density the last one still moved."""
     D, order = a.mean.shape[1], a.mean.size
     if D > 1 and isinstance(inference, Variational) and isinstance(a.U, Diagonal):
-        return FACTORISED_NEIGHBOURS if order <= FACTORISED_MAX_ORDER else 0
-    return NEIGHBOURS if D == 1 or order <= COUPLED_MAX_ORDER else 0
+        return FACTORISED_NEIGHBOURS if order <= FACTORISED_MAX_ORDER else ()
+    return (NEIGHBOURS,) if D == 1 or order <= COUPLED_MAX_ORDER else ()
 
 
-def respond(approximation: Approximation, inference: Any, neighbours: int) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Cavities as in `cavities`, after the ``neighbours`` nearest rows of every row got new sites in its absence.
+class Response:
+    """Cavities as in `cavities`, after the nearest other rows got new sites in the absence of a row.
 
-    Nearest is by posterior covariance. Rows are left as they are, and the mask says so, where the cavity of the set is
-    not proper (negative curvature among the rows that stay) or the small model has no converged posterior.
+    Nearest is by posterior covariance.
     """
-    a = approximation
-    if isinstance(inference, Variational):  # the small model decides nothing by its own size
-        inference = replace(inference, sites="factorised" if isinstance(a.U, Diagonal) else "blocks")
-    mean, cov = cavities(a)
-    responded = np.zeros(len(mean), dtype=bool)
-    V = posterior_map(a.K, a.U, a.solution, a.z, a.mean).covariance()
-    for i, v in enumerate(V):
-        near = np.argsort(-np.sum(v**2, axis=(0, 2)), kind="stable")
-        rows = np.append(i, near[near != i][:neighbours])
-        found = _without_first(a, inference, rows, V[rows][:, :, rows])
-        if found is not None:
-            (mean[i], cov[i]), responded[i] = found, True
-    return mean, cov, responded
+
+    def __init__(self, approximation: Approximation, inference: Any) -> None:
+        a = approximation
+        if isinstance(inference, Variational):  # the small model decides nothing by its own size
+            inference = replace(inference, sites="factorised" if isinstance(a.U, Diagonal) else "blocks")
+        self.approximation, self.inference = a, inference
+        self.V = posterior_map(a.K, a.U, a.solution, a.z, a.mean).covariance()
+
+    def __call__(self, rows: NDArray[np.int_], neighbours: int) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Means and covariances at the rows, and a mask of where there is an answer.
+
+        There is none where the cavity of the set is not proper (negative curvature among the rows that stay) or the
+        small model has no converged posterior.
+        """
+        D, V = self.approximation.mean.shape[1], self.V
+        mean, cov, answered = np.zeros((len(rows), D)), np.zeros((len(rows), D, D)), np.zeros(len(rows), dtype=bool)
+        for k, i in enumerate(rows):
+            near = np.argsort(-np.sum(V[i] ** 2, axis=(0, 2)), kind="stable")
+            chosen = np.append(i, near[near != i][:neighbours])
+            found = _without_first(self.approximation, self.inference, chosen, V[chosen][:, :, chosen])
+            if found is not None:
+                (mean[k], cov[k]), answered[k] = found, True
+        return mean, cov, answered
 
 
 def _without_first(a: Approximation, inference: Any, rows: NDArray, V: Array) -> tuple[Array, Array] | None:
