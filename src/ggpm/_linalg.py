@@ -27,9 +27,9 @@ class NotPositiveDefinite(np.linalg.LinAlgError):
     """A matrix that had to be positive definite is not."""
 
 
-def cholesky(A: Array) -> Array:
-    """Lower Cholesky factor, overwriting A (symmetric); the upper triangle of the result is zero."""
-    L, info = lapack.dpotrf(symmetric_fortran(A), lower=1, clean=1, overwrite_a=1)
+def cholesky(A: Array, clean: bool = True) -> Array:
+    """Lower Cholesky factor, overwriting A (symmetric); the upper triangle is set to zero, or left as it is."""
+    L, info = lapack.dpotrf(symmetric_fortran(A), lower=1, clean=int(clean), overwrite_a=1)
     if info != 0:
         raise NotPositiveDefinite(f"leading minor {info} of a matrix of order {len(A)} is not positive")
     return L

@@ -7,7 +7,7 @@ rows are a second, smaller Cholesky factorisation on top of the positive ones, s
 the factorisations (inertia), never off the sign of a determinant.
 
 Several dimensions are coupled by a rank-one term with weights w (nu for the positive factor, sqrt(rho) omega for
-the signed one) through a capacitance matrix C = L_C L_C^T. Each factor gives its part of C (`coupling`), the
+the signed one) through a capacitance matrix C = L_C L_C^T. Each factor adds its part to C (`couple`), the
 products ``w core(b)`` and ``core_T(w c)`` that cross from a dimension to C and back, and carries L_C^-1 through
 itself (`push`).
 """
@@ -49,9 +49,9 @@ class PositiveFactor:
     def __init__(self, K: Array, gamma: Array):
         self.K, self.gamma, self.s = symmetric_fortran(K), gamma, np.sqrt(gamma)
         self._small = gamma * np.diag(K) < GAMMA_SMALL
-        B = _scaled_lower(self.K, self.s, np.empty(K.shape, order="F"))  # cholesky clears the other triangle
+        B = _scaled_lower(self.K, self.s, np.empty(K.shape, order="F"))
         B.ravel(order="K")[:: len(B) + 1] += 1.0
-        self._L: Array | None = cholesky(B)
+        self._L: Array | None = cholesky(B, clean=False)
         self._inverse: Array | None = None
         self.log_det = log_det_lower(self._L)
 
@@ -107,10 +107,9 @@ class PositiveFactor:
         return v
 
     # ---- coupling, weights nu ----
-    def coupling(self, nu: Array, out: Array) -> None:
-        """Lower triangle of this dimension's part of C, which starts from diag(1 - sum nu^2)."""
-        np.multiply(self._invert(), nu, out=out)
-        out *= nu[:, None]
+    def couple(self, nu: Array, C: Array) -> None:
+        """Add this dimension's part to the lower triangle of C, which starts from diag(1 - sum nu^2)."""
+        _add_scaled_lower(self._invert(), nu, nu, C)
 
     def push(self, H: Array, nu: Array, F: Array) -> Array:
         """P = F K = H nu (I - B^-1) S^-1, H = L_C^-1; F = H nu B^-1 S is written into the given buffer."""
@@ -195,10 +194,9 @@ class SignedFactor:
         return np.diag(self.V).copy()
 
     # ---- coupling, weights r = sqrt(rho) omega ----
-    def coupling(self, r: Array, out: Array) -> None:
-        """This dimension's part of C, which starts from the identity."""
-        np.multiply(self.V, -r, out=out)
-        out *= r[:, None]
+    def couple(self, r: Array, C: Array) -> None:
+        """Add this dimension's part to the lower triangle of C, which starts from the identity."""
+        _add_scaled_lower(self.V, -r, r, C)
 
     def push(self, H: Array, r: Array, F: Array) -> Array:
         """P = F K = H r V, H = L_C^-1; F = H r (I - V Gamma) is written into the given buffer."""
@@ -221,6 +219,15 @@ def _scaled_lower(A: Array, s: Array, out: Array) -> Array:
         rows = slice(columns.start, None)
         np.multiply(A.T[columns, rows], np.multiply.outer(s[columns], s[rows]), out=out.T[columns, rows])
     return out
+
+
+def _add_scaled_lower(A: Array, s: Array, t: Array, out: Array) -> None:
+    """Add the lower triangle of ``diag(s) A diag(t)``."""
+    for columns in strips(len(A)):
+        rows = slice(columns.start, None)
+        part = np.multiply.outer(t[columns], s[rows])
+        part *= A.T[columns, rows]
+        out.T[columns, rows] += part
 
 
 def _column(w: Array, b: Array) -> Array:

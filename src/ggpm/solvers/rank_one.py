@@ -53,10 +53,9 @@ class RankOneSolution:
             weights, gap = scaled
         self.weights = np.ascontiguousarray(weights.T)  # (D, n)
         self.factors = [kind(self._K(j), np.ascontiguousarray(U.gamma[:, j])) for j in range(D)]
-        C, part = np.zeros((n, n), order="F"), np.empty((n, n), order="F")
+        C = np.zeros((n, n), order="F")
         for f, w in zip(self.factors, self.weights):
-            f.coupling(w, out=part)
-            C += part
+            f.couple(w, C)
         C.ravel(order="K")[:: n + 1] += gap
         self._L_C: Array | None = cholesky(C)
         self._H: Array | None = None
