@@ -217,7 +217,7 @@ def main() -> None:
         title = "full fit against 3·D scikit-learn regressions with learned noise, threads"
         for threads in THREADS:
             for n in (30, 100):
-                rows = small_fits(n, threads, rounds if threads == "1" else 1)
+                rows = small_fits(n, threads, 5 if n == 100 and threads == "1" else 1)
                 report.add(f"(f) n = {n}: {title}: {threads}", rows)
     if "g" in args.only:
         rows = []

@@ -129,7 +129,7 @@ def product(A: Array, B: Array) -> Array:
 
 def sum_of_products(A: Array, B: Array) -> float:
     """``sum_ij A_ij B_ij``."""
-    return blas.ddot(A.ravel(), B.ravel())
+    return blas.ddot(A.ravel(), B.ravel()) if A.size else 0.0
 
 
 def log_det_lower(L: Array) -> float:

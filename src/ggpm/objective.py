@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -38,7 +39,7 @@ class Learned:
     kernels: list
     priors: Priors | None
 
-    @property
+    @cached_property
     def theta(self) -> Array:
         """The current log-hyperparameters."""
         own = self.family.log_hyper if self.family.learns_phi else np.empty(0)
@@ -55,6 +56,7 @@ class Learned:
         if theta.shape != self.theta.shape:
             raise ValueError(f"theta must have {self.theta.size} entries; got shape {theta.shape}.")
         other = copy.copy(self)
+        del other.theta
         split = theta.size - (self.family.log_hyper.size if self.family.learns_phi else 0)
         other.kernels = kernels_module.with_log_hyper(self.kernels, theta[:split])
         if self.family.learns_phi:

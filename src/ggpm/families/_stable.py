@@ -284,14 +284,16 @@ def _sides(lo: Array, hi: Array, width: Array) -> tuple[NDArray, ...]:
 
     Gives a, b, c, width, flip, ended, and the masks of one-sided, straddling and narrow intervals.
     """
-    lo, hi, width = np.broadcast_arrays(np.asarray(lo, dtype=float), hi, width)
-    flip = lo + hi < 0
+    width = np.broadcast_to(width, lo.shape)
+    twice = lo + hi
+    flip = twice < 0
     a, b = np.where(flip, -hi, lo), np.where(flip, -lo, hi)
-    c = 0.5 * np.abs(lo + hi)
-    ended = np.isinf(width)
-    one = ended | ((a >= 0) & (c * np.where(ended, 1.0, width) > _FAR_EDGE))
-    wide = ~one & (a < 0) & (width > 2.0)
-    return a, b, c, width, flip, ended, one, wide, ~one & ~wide
+    c = 0.5 * np.abs(twice)
+    ended = np.isinf(width)  # then c is infinite, too
+    below = a < 0
+    one = ended | (~below & (c * width > _FAR_EDGE))
+    wide = below & (width > 2.0) & ~ended
+    return a, b, c, width, flip, ended, one, wide, ~(one | wide)
 
 
 def truncated_log_mass(lo: Array, hi: Array, width: Array) -> Array:

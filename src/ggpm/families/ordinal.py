@@ -130,7 +130,8 @@ class Ordinal(ScalarFamily):
         """Lower edge, upper edge and width of the noise that carries eta into the bin of y."""
         edges = np.concatenate([[-np.inf], np.asarray(self.phi, dtype=float), [np.inf]])
         level = y.astype(int)
-        return edges[level] - xi, edges[level + 1] - xi, np.diff(edges)[level]
+        lower, upper = edges[level], edges[level + 1]
+        return lower - xi, upper - xi, upper - lower
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
         return truncated_log_mass(*self._bin(xi, y))

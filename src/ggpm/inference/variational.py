@@ -354,7 +354,7 @@ def _anderson(history: list[tuple[Array, Array]]) -> Array:
     images = np.stack([g for _, g in history], axis=1)
     last = residuals[:, -1]
     scale = np.abs(last).max() or 1.0
-    gamma = lstsq((residuals[:, :-1] - last[:, None]) / scale, -last / scale, cond=1e-10)[0]
+    gamma = lstsq((residuals[:, :-1] - last[:, None]) / scale, -last / scale, cond=1e-10, check_finite=False)[0]
     return images[:, -1] + (images[:, :-1] - images[:, -1:]) @ gamma
 
 

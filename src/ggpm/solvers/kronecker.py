@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm._linalg import mirror, symmetric_dot
+from ggpm._linalg import mirror, product, symmetric_dot
 from ggpm.curvature import Kronecker
 from ggpm.solvers._factor import PositiveFactor, SignedFactor, factor
 
@@ -40,12 +40,12 @@ class KroneckerSolution:
         self.log_det = sum((s.stop - s.start) * f.log_det for s, f in self.groups if f is not None)
 
     def solve(self, r: Array) -> Array:
-        rotated = r @ self.Q
+        rotated = product(r, self.Q)
         b = symmetric_dot(self.K, rotated)
         for s, f in self.groups:
             if f is not None:
                 rotated[:, s] -= f.edge[:, None] * f.core(b[:, s])
-        return rotated @ self.Q.T
+        return product(rotated, self.Q.T)
 
     def marginals(self) -> RotatedMarginals:
         v = np.repeat(np.diag(self.K)[:, None], len(self.Q), axis=1)
@@ -79,10 +79,10 @@ class RotatedMarginals:
 
     @property
     def diag(self) -> Array:
-        return self.v @ (self.Q**2).T
+        return product(self.v, (self.Q**2).T)
 
     def dot(self, w: Array) -> Array:
-        return (self.v * (w @ self.Q)) @ self.Q.T
+        return product(self.v * product(w, self.Q), self.Q.T)
 
     def dense(self) -> Array:
         return np.matmul(self.v[:, None, :] * self.Q, self.Q.T)
