@@ -19,7 +19,7 @@ from sklearn.gaussian_process.kernels import (
 )
 from sklearn.gaussian_process.kernels import ConstantKernel as C
 
-from ggpm import GGPRegressor, _pullbacks, kernels
+from ggpm import GGPRegressor, _distances, _pullbacks, kernels
 
 N, M, FEATURES = 23, 11, 3
 ARD = [0.7, 1.6, 2.9]
@@ -333,8 +333,8 @@ def test_write_into_a_buffer(X):
 
 def test_isotropic_distances_are_computed_once_per_fit(X, rng, monkeypatch):
     calls = []
-    cdist = _pullbacks.cdist
-    monkeypatch.setattr(_pullbacks, "cdist", lambda *a, **k: calls.append(1) or cdist(*a, **k))
+    cdist = _distances.cdist
+    monkeypatch.setattr(_distances, "cdist", lambda *a, **k: calls.append(1) or cdist(*a, **k))
     kernel = C(2.0) * RBF(1.3) + RBF(0.4) * ExpSineSquared(1.4, 2.3) + Matern(0.9)
     G = rng.normal(size=(N, N))
     cache = kernels.Distances(X)
@@ -351,8 +351,8 @@ def test_isotropic_distances_are_computed_once_per_fit(X, rng, monkeypatch):
 
 def test_a_fit_computes_isotropic_distances_once(X, rng, monkeypatch):
     calls, evaluations = [], []
-    cdist, evaluate = _pullbacks.cdist, kernels.evaluate
-    monkeypatch.setattr(_pullbacks, "cdist", lambda *a, **k: calls.append(1) or cdist(*a, **k))
+    cdist, evaluate = _distances.cdist, kernels.evaluate
+    monkeypatch.setattr(_distances, "cdist", lambda *a, **k: calls.append(1) or cdist(*a, **k))
     monkeypatch.setattr(kernels, "evaluate", lambda *a, **k: evaluations.append(1) or evaluate(*a, **k))
     GGPRegressor("poisson", 1.0 * RBF()).fit(X, rng.poisson(np.exp(1.0 + np.sin(X[:, 0]))))
     assert len(calls) == 1 and len(evaluations) > 5

@@ -187,6 +187,25 @@ def test_kronecker_needs_one_factorisation_for_any_number_of_classes(monkeypatch
         assert len(calls) == 1
 
 
+@pytest.mark.parametrize("curvature", [lambda rng: Diagonal(rng.random((N, 3))), lambda rng: softmax(rng, 3)])
+def test_what_memory_held_before_is_never_read(curvature, monkeypatch):
+    """Factors are built in new memory, of which they set one triangle."""
+    rng = np.random.default_rng(0)
+    K, U, r = kernel_matrices(rng, 1), curvature(rng), rng.normal(size=(N, 3))
+    monkeypatch.setattr("ggpm._linalg._STRIP", 4)
+    empty = np.empty
+
+    def found(filling):
+        monkeypatch.setattr(
+            np, "empty", lambda *shape, **order: np.copyto(out := empty(*shape, **order), filling) or out
+        )
+        solution = factorise(K, U)
+        return solution.log_det, solution.solve(r), solution.precision()[0], solution.marginals().dense()
+
+    for zero, not_a_number in zip(found(0.0), found(np.nan)):
+        np.testing.assert_array_equal(zero, not_a_number)
+
+
 @pytest.mark.parametrize("D", [1, 3])
 def test_indefinite_posterior_is_refused(D):
     K = kernel_matrices(np.random.default_rng(1), 1)

@@ -1,4 +1,4 @@
-"""Kernels by blocks of rows: values and pullbacks of each kernel type, and the distances that they share.
+"""Kernels by blocks of rows: values and pullbacks of each kernel type.
 
 Each class below evaluates one type of kernel for some rows of K(X, Z) and carries the cotangent of those rows
 back to the kernel's free log-hyperparameters and to Z. `ggpm.kernels` is the door to it.
@@ -17,6 +17,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import gamma, kv
 from sklearn.gaussian_process import kernels as sk
 
+from ggpm._distances import Distances
 from ggpm._linalg import product, sum_of_products
 
 Array = NDArray[np.float64]
@@ -29,75 +30,6 @@ SPREAD_MAX = 100.0
 # Step of central differences, relative: balances rounding (eps/h) and truncation (h^2).
 DIFFERENCE_STEP = float(np.finfo(float).eps ** (1 / 3))
 Pulled = tuple[Array, Array | None]  # dL/dtheta (size,) and dL/dZ (m, features), None for zero
-
-
-class Distances:
-    """Points X (and Z) with what pairs of them have whatever the hyperparameters, computed when first used.
-
-    Parameters
-    ----------
-    X : array (n, features)
-    Z : array (m, features), optional
-        Points of the columns. None stands for X itself, where `WhiteKernel` contributes.
-
-    Examples
-    --------
-    >>> shared = Distances(np.array([[0.0], [3.0]]))
-    >>> shared.squared
-    array([[0., 9.],
-           [9., 0.]])
-    """
-
-    def __init__(self, X: Any, Z: Any = None) -> None:
-        self.X = X
-        self.Z = Z
-
-    @property
-    def square(self) -> bool:
-        """Whether this is K(X, X)."""
-        return self.Z is None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Shape (n, m) of the kernel matrix."""
-        return len(self.X), len(self.X if self.Z is None else self.Z)
-
-    @cached_property
-    def rows(self) -> Array:
-        """X as numbers."""
-        return np.atleast_2d(np.asarray(self.X, dtype=np.float64))
-
-    @cached_property
-    def columns(self) -> Array:
-        """Z, or X, as numbers."""
-        return self.rows if self.Z is None else np.atleast_2d(np.asarray(self.Z, dtype=np.float64))
-
-    @cached_property
-    def squared(self) -> Array:
-        """Squared Euclidean distances (n, m), from differences: |x|² + |z|² - 2xz would lose digits."""
-        return cdist(self.rows, self.columns, metric="sqeuclidean")
-
-    @cached_property
-    def inner(self) -> Array:
-        """Inner products, (n, m)."""
-        return np.inner(self.rows, self.columns)
-
-    @cached_property
-    def centred(self) -> tuple[Array, Array]:
-        """X and Z (or X) without the mean of Z."""
-        centre = self.columns.mean(axis=0)
-        columns = self.columns - centre
-        return (columns if self.square else self.rows - centre), columns
-
-    def belongs_to(self, X: Any, Z: Any = None) -> bool:
-        """Whether these are the distances of these points."""
-        return _same(self.X, X) and _same(self.Z, Z)
-
-
-def _same(a: Any, b: Any) -> bool:
-    if a is b:
-        return True
-    return a is not None and b is not None and np.shape(a) == np.shape(b) and bool(np.array_equal(a, b))
 
 
 def is_free(kernel: sk.Kernel, name: str) -> bool:

@@ -31,7 +31,8 @@ from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
 from ggpm._check import as_numbers
-from ggpm._pullbacks import NODES, Array, Distances, is_free, node
+from ggpm._distances import Distances
+from ggpm._pullbacks import NODES, Array, is_free, node
 
 __all__ = [
     "Distances",

@@ -49,7 +49,7 @@ class PositiveFactor:
     def __init__(self, K: Array, gamma: Array):
         self.K, self.gamma, self.s = symmetric_fortran(K), gamma, np.sqrt(gamma)
         self._small = gamma * np.diag(K) < GAMMA_SMALL
-        B = _scaled_lower(self.K, self.s, np.empty(K.shape, order="F"))
+        B = _scaled_lower(self.K, self.s, np.empty(K.shape, order="F"))  # the rest of it is never read
         B.ravel(order="K")[:: len(B) + 1] += 1.0
         self._L: Array | None = cholesky(B, clean=False)
         self._inverse: Array | None = None
