@@ -7,7 +7,7 @@ latent dimensions the unavoidable calls are
     D > 1          k (D potrf + D potri + 1 potrf),        1 trtri, D trmm, D syrk
 
 and the floor is their time on matrices of the same size in the same process, in place. A second ratio has the inverses
-by halves of `ggpm._linalg` in the place of LAPACK's where those are faster. Prints a JSON list.
+by halves of `ggpm.kernels.linalg` in the place of LAPACK's where those are faster. Prints a JSON list.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 from scipy.linalg import blas, lapack
 from systems import ggpm_model
 
-from ggpm._linalg import cholesky_inverse, triangular_inverse
-from ggpm.inference import base, laplace
+from ggpm.kernels.linalg import cholesky_inverse, triangular_inverse
+from ggpm.sites import base, laplace
 
 
 def seconds(function) -> float:

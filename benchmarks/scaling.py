@@ -27,12 +27,12 @@ from scipy.linalg import blas
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from ggpm import GGPRegressor, Inducing, families
-from ggpm._linalg import solve_lower
-from ggpm.inference import Laplace
-from ggpm.sparse.inducing import kmeans_points
-from ggpm.sparse.objective import SparseApproximation, SparseEvidence
-from ggpm.sparse.passes import gradient_pass, mode_pass, newton_pass
-from ggpm.sparse.rows import CHUNK_DOUBLES, ArrayRows
+from ggpm.data.rows import CHUNK_DOUBLES, ArrayRows
+from ggpm.fields.inducing.objective import SparseApproximation, SparseEvidence
+from ggpm.fields.inducing.passes import gradient_pass, mode_pass, newton_pass
+from ggpm.fields.inducing.points import kmeans_points
+from ggpm.kernels.linalg import solve_lower
+from ggpm.sites import Laplace
 
 FEATURES = 8
 CHUNKS = 16  # of the rows on a cluster
@@ -199,8 +199,8 @@ def workers(n: int, M: int, rounds: int = 2, repeats: int = 2) -> dict:
     import dask.array as da
     import distributed
 
-    from ggpm.sparse.cluster import dask_rows
-    from ggpm.sparse.data import Preparation
+    from ggpm.data.cluster import dask_rows
+    from ggpm.data.door import Preparation
 
     e = evidence(n, M)
     model, a = e.model(), near_the_mode(e)

@@ -7,8 +7,8 @@ from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from ggpm import baselines
-from ggpm.baselines import wrap
+from ggpm.paper import baselines
+from ggpm.paper.baselines import wrap
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from scipy.spatial.distance import pdist
 import ggpm
 from cases import FAMILIES, simulate
 from ggpm import GGPClassifier, GGPRegressor, families
-from ggpm.calibration import Calibration, calibration, coverage_depth
+from ggpm.prediction.calibration import Calibration, calibration, coverage_depth
 
 
 class Fixed:

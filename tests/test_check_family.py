@@ -7,8 +7,8 @@ import pytest
 import twins
 from cases import FAMILIES
 from ggpm import families
-from ggpm.curvature import Blocks, Diagonal
 from ggpm.families import support as s
+from ggpm.families.curvature import Blocks, Diagonal
 from ggpm.testing import check_family
 
 

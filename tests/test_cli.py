@@ -13,8 +13,8 @@ from click.testing import CliRunner  # noqa: E402
 
 from ggpm import calibration, load, save  # noqa: E402
 from ggpm.cli import main  # noqa: E402
-from ggpm.evaluation import evaluate  # noqa: E402
-from ggpm.tables import TableError, column_as_numbers, features_of, read_table, target_of, write_table  # noqa: E402
+from ggpm.data.tables import TableError, column_as_numbers, features_of, read_table, target_of, write_table  # noqa: E402
+from ggpm.prediction.evaluation import evaluate  # noqa: E402
 
 
 def run(*arguments, code=0):
@@ -181,7 +181,7 @@ def test_every_flag_in_a_hint_exists_and_every_hint_in_the_library_is_translated
     import pathlib
 
     import ggpm
-    from ggpm._terminal import FLAGS
+    from ggpm.cli.terminal import FLAGS
 
     options = {o for command in main.commands.values() for p in command.params for o in p.opts}
     source = "".join(
@@ -213,8 +213,8 @@ def test_predictions_carry_the_columns_that_are_kept(folder, tmp_path):
 
 def test_the_progress_bar_shows_the_search(monkeypatch):
     from ggpm import GGPRegressor
-    from ggpm._terminal import Waiting
     from ggpm.cli import _watched
+    from ggpm.cli.terminal import Waiting
 
     told = []
     monkeypatch.setattr(Waiting, "tell", lambda self, state: told.append(state))

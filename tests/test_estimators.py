@@ -101,7 +101,7 @@ def test_a_callable_optimizer_is_used():
 
 
 def test_a_failed_evaluation_does_not_kill_the_fit(monkeypatch):
-    from ggpm.objective import Evidence
+    from ggpm.learning.objective import Evidence
 
     real, calls = Evidence.evaluate, []
 

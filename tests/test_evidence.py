@@ -6,10 +6,10 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from cases import FAMILIES, covered, kernels, simulate
 from ggpm import GGPRegressor, families
-from ggpm.inference import InferenceError, Laplace, Problem, Taylor
-from ggpm.inference.base import kernel_dot
 from ggpm.kernels import resolve_kernel
-from ggpm.objective import Evidence
+from ggpm.learning.objective import Evidence
+from ggpm.sites import InferenceError, Laplace, Problem, Taylor
+from ggpm.sites.base import kernel_dot
 
 
 def target(U, point, u):

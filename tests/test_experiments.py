@@ -15,11 +15,11 @@ from skimage import io
 from sklearn.exceptions import ConvergenceWarning
 
 from cases import DATA, needs_data
-from ggpm.baselines import wrap
 from ggpm.cli import main
-from ggpm.experiments import annotation, features, label_regression, runner, simplex, triangle
-from ggpm.experiments.command import reproduce
-from ggpm.experiments.runner import Runner, Table, publish, seeds
+from ggpm.paper import annotation, features, label_regression, runner, simplex, triangle
+from ggpm.paper.baselines import wrap
+from ggpm.paper.command import reproduce
+from ggpm.paper.runner import Runner, Table, publish, seeds
 
 QUIET = Runner(jobs=1, progress=False)
 TRIANGLE = triangle.Settings(sizes=(4, 6), trials=1, n_test=20)

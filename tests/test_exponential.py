@@ -13,9 +13,9 @@ from sklearn.base import clone
 import twins
 from cases import FAMILIES, kernels, simulate
 from ggpm import GGPRegressor, Taylor, families, load, save
-from ggpm.curvature import Blocks, Diagonal, Kronecker, RankOne
 from ggpm.families import ExponentialFamily, _autodiff
 from ggpm.families import support as s
+from ggpm.families.curvature import Blocks, Diagonal, Kronecker, RankOne
 from ggpm.families.exponential import rank_one
 
 RTOL = 1e-8  # the promise; measured: below 1e-10
@@ -390,7 +390,7 @@ WITHOUT_JAX = """
     sys.meta_path.insert(0, Refuse())
     import numpy as np
     from ggpm import GGPRegressor
-    from ggpm.curvature import Diagonal
+    from ggpm.families.curvature import Diagonal
     from ggpm.families import ExponentialFamily
     from ggpm.families.support import Counts
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ggpm.curvature import Diagonal
+from ggpm.families.curvature import Diagonal
 from ggpm.families.gaussian import Gaussian
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")

@@ -13,7 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from cases import simulate
 from ggpm import GGPRegressor, Laplace, Taylor, Variational, families
-from ggpm.families._autodiff import _float64
+from ggpm.families.autodiff import _float64
 
 NAMES = ["von_mises", "dirichlet", "categorical", "poisson", "ordinal"]
 METHODS = {

@@ -19,7 +19,9 @@ from sklearn.gaussian_process.kernels import (
 )
 from sklearn.gaussian_process.kernels import ConstantKernel as C
 
-from ggpm import GGPRegressor, _distances, _pullbacks, kernels
+from ggpm import GGPRegressor, kernels
+from ggpm.kernels import distances as _distances
+from ggpm.kernels import pullbacks as _pullbacks
 
 N, M, FEATURES = 23, 11, 3
 ARD = [0.7, 1.6, 2.9]

@@ -5,7 +5,7 @@ from itertools import product as combinations
 import numpy as np
 import pytest
 
-from ggpm._linalg import cholesky, product, sum_of_products
+from ggpm.kernels.linalg import cholesky, product, sum_of_products
 
 ORDERS = {
     "rows": np.ascontiguousarray,

@@ -4,7 +4,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from ggpm.links import LINKS
+from ggpm.families.links import LINKS
 
 FUNCTIONS = {
     "identity": lambda t: t,

@@ -6,11 +6,11 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from cases import FAMILIES, kernels, simulate
 from ggpm import GGPClassifier, GGPRegressor, Laplace, Taylor, Variational, families
-from ggpm.curvature import Diagonal
+from ggpm.families.curvature import Diagonal
 from ggpm.kernels import resolve_kernel
-from ggpm.loo import LeaveOneOut, Response, cavities, log_densities
-from ggpm.objective import Evidence
-from ggpm.predictive import Predictive
+from ggpm.learning.loo import LeaveOneOut, Response, cavities, log_densities
+from ggpm.learning.objective import Evidence
+from ggpm.prediction.predictive import Predictive
 
 METHODS = {
     "taylor": Taylor(),
@@ -254,7 +254,7 @@ def test_a_row_without_a_cavity_is_an_error():
     """Negative curvature of the others can leave no proper posterior; nothing is clipped."""
     from dataclasses import replace
 
-    from ggpm.inference import InferenceError
+    from ggpm.sites import InferenceError
 
     a = evidence_for("poisson", Laplace()).evaluate(gradient=False)[2]
     too_much = replace(a, U=type(a.U)(10.0 / a.solution.marginals().diag))

@@ -7,10 +7,10 @@ from scipy import stats
 
 from cases import kernels, simulate
 from ggpm import GGPRegressor, Laplace, Taylor, families
-from ggpm.curvature import Blocks, Kronecker
+from ggpm.families.curvature import Blocks, Kronecker
 from ggpm.families.support import SPD
-from ggpm.inference import Problem
-from ggpm.solvers.block import check_memory
+from ggpm.fields.dense.block import check_memory
+from ggpm.sites import Problem
 
 RTOL = 1e-10
 
@@ -231,10 +231,10 @@ def test_blocks_that_do_not_fit_are_refused_before_allocation(monkeypatch):
         check_memory(60_000, 6)
     # the estimator passes it on: one byte less than the four arrays of order 120 take
     free = 4 * 8 * 120**2 - 1
-    monkeypatch.setattr("ggpm.solvers.block.available_memory", lambda: free)
+    monkeypatch.setattr("ggpm.fields.dense.block.available_memory", lambda: free)
     with pytest.raises(MemoryError, match=r"3×3 blocks for 40 rows need 0.0 GiB"):
         GGPRegressor(family, optimizer=None).fit(X, y)
     with pytest.raises(MemoryError, match="inducing points"):
         GGPRegressor(family).fit(X, y)
-    monkeypatch.setattr("ggpm.solvers.block.available_memory", lambda: free + 1)
+    monkeypatch.setattr("ggpm.fields.dense.block.available_memory", lambda: free + 1)
     GGPRegressor(family, optimizer=None).fit(X, y)

@@ -5,12 +5,13 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from cases import FAMILIES, simulate
-from ggpm import GGPRegressor, Inducing, Laplace, objective
-from ggpm._optimize import maximise
+from ggpm import GGPRegressor, Inducing, Laplace
+from ggpm.data.rows import ArrayRows
 from ggpm.families import Gaussian
-from ggpm.inference import laplace
-from ggpm.objective import Evidence, WarmObjective
-from ggpm.sparse.rows import ArrayRows
+from ggpm.learning import objective
+from ggpm.learning.objective import Evidence, WarmObjective
+from ggpm.learning.search import maximise
+from ggpm.sites import laplace
 
 RNG = np.random.default_rng(0)
 ROOT = RNG.normal(size=(5, 5))

@@ -19,8 +19,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ex
 import ggpm
 from cases import FAMILIES, simulate
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, Laplace, LoadError, Taylor, families, load, save
-from ggpm._packing import KERNELS
 from ggpm.persistence import ZERO_DIGEST
+from ggpm.persistence.packing import KERNELS
 
 KEPT = Path(__file__).parent / "data" / "von_mises_format_1.ggpm"
 KEPT_MEAN, KEPT_VAR = [318.52257924, 55.4525185, 147.39818458], [0.07004081, 0.05392114, 0.29271094]
@@ -115,7 +115,7 @@ def test_frames_settings_offset_and_lists_of_kernels(tmp_path):
         inference=Laplace(max_iter=77),
         optimizer=None,
         random_state=3,
-        priors={"length_scale": ggpm.priors.LogNormal(1.0, 2.0)},
+        priors={"length_scale": ggpm.learning.priors.LogNormal(1.0, 2.0)},
     )
     model.fit(X, y, offset=np.linspace(-0.1, 0.1, 18))
     save(model, tmp_path / "m.ggpm")

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from cases import FAMILIES, simulate
 from ggpm import GGPRegressor, Predictive, families
-from ggpm._quadrature import standard_normal_nodes
+from ggpm.families.special.quadrature import standard_normal_nodes
 from ggpm.families.support import Circle, Codes, Counts, CountVectors, Simplex, Sphere
 
 
@@ -217,7 +217,7 @@ def test_narrow_likelihood_under_a_wide_latent():
 
 
 def test_batches_give_the_same_as_one_pass(monkeypatch):
-    import ggpm.posterior as posterior_module
+    import ggpm.fields.dense.posterior as posterior_module
 
     X, y, _ = simulate("categorical", n=30)
     model = GGPRegressor(families.Categorical(n_classes=4), optimizer=None).fit(X, y)

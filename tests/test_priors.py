@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from ggpm import GGPClassifier, GGPRegressor
-from ggpm.priors import HalfT, LogNormal, Priors, names_of, resolve
+from ggpm.learning.priors import HalfT, LogNormal, Priors, names_of, resolve
 
 
 @pytest.mark.parametrize("value", [0.01, 0.7, 30.0])

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from ggpm.curvature import Diagonal
-from ggpm.families._stable import truncated_normal
 from ggpm.families.base import Family
 from ggpm.families.bernoulli import Bernoulli
 from ggpm.families.beta import Beta
 from ggpm.families.binomial import Binomial
+from ggpm.families.curvature import Diagonal
 from ggpm.families.gamma import Gamma
 from ggpm.families.gaussian import Gaussian
 from ggpm.families.inverse_gaussian import InverseGaussian
 from ggpm.families.negative_binomial import NegativeBinomial
 from ggpm.families.ordinal import Ordinal
 from ggpm.families.poisson import Poisson
+from ggpm.families.special.stable import truncated_normal
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 

@@ -13,8 +13,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import cross_val_score
 
 from ggpm import GGPClassifier, GGPRegressor, Inducing
-from ggpm.sparse import ClusterError, ParquetRows, cluster_map, predict_parquet
-from ggpm.sparse.rows import Chunk
+from ggpm.data.rows import Chunk
+from ggpm.fields.inducing import ClusterError, ParquetRows, cluster_map, predict_parquet
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow (the extra ggpm[parquet])")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow (the extra ggpm[parquet])")
@@ -184,7 +184,7 @@ import resource, sys
 import numpy as np, pyarrow as pa, pyarrow.parquet as pq
 from sklearn.gaussian_process.kernels import RBF
 from ggpm import GGPRegressor, Inducing
-from ggpm.sparse import ParquetRows, predict_parquet
+from ggpm.fields.inducing import ParquetRows, predict_parquet
 
 n, names = int(sys.argv[1]), [f"x{i}" for i in range(8)]
 schema = pa.schema([(name, pa.float64()) for name in [*names, "y"]])
@@ -296,9 +296,9 @@ class Watched:
 
 @pytest.mark.parametrize("chunk", [5, 40])
 def test_statistics_travel_up_a_tree_and_do_not_grow_with_the_rows(client, chunk):
-    from ggpm.sparse.cluster import FAN_IN, dask_rows
-    from ggpm.sparse.data import Preparation
-    from ggpm.sparse.passes import newton_pass
+    from ggpm.data.cluster import FAN_IN, dask_rows
+    from ggpm.data.door import Preparation
+    from ggpm.fields.inducing.passes import newton_pass
 
     X, y = winds(20 * chunk)
     model = fixed(8).fit(X, y)._evidence.model()
@@ -385,7 +385,7 @@ def test_a_model_from_a_cluster_can_be_stored(client):
 def test_folds_and_trials_use_the_same_cluster(client):
     from joblib import parallel_config
 
-    from ggpm.experiments.runner import Runner, _square_row
+    from ggpm.paper.runner import Runner, _square_row
 
     X, y = winds(90)
     with parallel_config("dask"):

@@ -6,8 +6,8 @@ from scipy.special import log_softmax, ndtr
 
 from cases import simulate
 from ggpm import families
-from ggpm._quadrature import matched_nodes
-from ggpm.families._softmax import expected_logsumexp, normal_distribution
+from ggpm.families.special.logsumexp import expected_logsumexp, normal_distribution
+from ggpm.families.special.quadrature import matched_nodes
 
 # of every rule, and of both sides of every change of rule
 SCALES = [1e-3, 0.3, 0.49, 0.51, 0.99, 1.01, 1.49, 1.51, 2.5, 3.5, 5.0, 7.0, 12.0, 20.0, 100.0]

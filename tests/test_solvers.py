@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from ggpm import solvers
-from ggpm._linalg import NotPositiveDefinite
-from ggpm.curvature import Blocks, Diagonal, Kronecker, RankOne
-from ggpm.inference.base import kernel_dot
-from ggpm.inference.laplace import _dense_solve
-from ggpm.solvers import Joint, factorise
-from ggpm.solvers import block as block_module
-from ggpm.solvers.block import BlockSolution
-from ggpm.solvers.kronecker import KroneckerSolution
-from ggpm.solvers.rank_one import RankOneSolution
+from ggpm.families.curvature import Blocks, Diagonal, Kronecker, RankOne
+from ggpm.fields import dense as solvers
+from ggpm.fields.dense import Joint, factorise
+from ggpm.fields.dense import block as block_module
+from ggpm.fields.dense.block import BlockSolution
+from ggpm.fields.dense.kronecker import KroneckerSolution
+from ggpm.fields.dense.rank_one import RankOneSolution
+from ggpm.kernels.linalg import NotPositiveDefinite
+from ggpm.sites.base import kernel_dot
+from ggpm.sites.laplace import _dense_solve
 
 N = 14
 
@@ -175,7 +175,7 @@ def test_solver_follows_from_the_curvature():
 
 
 def test_kronecker_needs_one_factorisation_for_any_number_of_classes(monkeypatch):
-    import ggpm.solvers._factor as factor_module
+    import ggpm.fields.dense.factor as factor_module
 
     calls = []
     real = factor_module.cholesky
@@ -192,7 +192,7 @@ def test_what_memory_held_before_is_never_read(curvature, monkeypatch):
     """Factors are built in new memory, of which they set one triangle."""
     rng = np.random.default_rng(0)
     K, U, r = kernel_matrices(rng, 1), curvature(rng), rng.normal(size=(N, 3))
-    monkeypatch.setattr("ggpm._linalg._STRIP", 4)
+    monkeypatch.setattr("ggpm.kernels.linalg._STRIP", 4)
     empty = np.empty
 
     def found(filling):

@@ -12,13 +12,13 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from cases import FAMILIES, kernels, simulate
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, Inducing, families
-from ggpm.inference import InferenceError, Laplace, Taylor, Variational
+from ggpm.data.rows import ArrayRows, Total
+from ggpm.fields.dense.posterior import Posterior
+from ggpm.fields.inducing.objective import SparseEvidence
+from ggpm.fields.inducing.points import greedy_variance, kmeans_points
 from ggpm.kernels import resolve_kernel
-from ggpm.objective import Evidence
-from ggpm.posterior import Posterior
-from ggpm.sparse.inducing import greedy_variance, kmeans_points
-from ggpm.sparse.objective import SparseEvidence
-from ggpm.sparse.rows import ArrayRows, Total
+from ggpm.learning.objective import Evidence
+from ggpm.sites import InferenceError, Laplace, Taylor, Variational
 
 
 def latent_dim(name):

@@ -8,14 +8,14 @@ from sklearn.gaussian_process.kernels import RBF
 
 from cases import FAMILIES, kernels, simulate
 from ggpm import GGPClassifier, GGPRegressor, Variational, families
-from ggpm._linalg import NotPositiveDefinite
-from ggpm._quadrature import matched_nodes
-from ggpm.curvature import Blocks, Diagonal
-from ggpm.inference import Laplace
-from ggpm.inference._expectations import SiteMap, expect, root
-from ggpm.inference.base import Problem, kernel_dot
+from ggpm.families.curvature import Blocks, Diagonal
+from ggpm.families.special.quadrature import matched_nodes
 from ggpm.kernels import resolve_kernel
-from ggpm.objective import Evidence
+from ggpm.kernels.linalg import NotPositiveDefinite
+from ggpm.learning.objective import Evidence
+from ggpm.sites import Laplace
+from ggpm.sites.base import Problem, kernel_dot
+from ggpm.sites.expectations import SiteMap, expect, root
 
 D1 = [name for name, (f, example) in FAMILIES.items() if f.resolve(example).latent_dim == 1]
 SITES = [(name, s) for name in FAMILIES for s in (["blocks"] if name in D1 else ["blocks", "factorised"])]
@@ -264,7 +264,7 @@ def test_blocks_are_the_better_bound_and_the_default_where_cheap():
 
 
 def test_factorised_sites_stay_independent_and_cost_no_block_solution(monkeypatch):
-    from ggpm.solvers import block
+    from ggpm.fields.dense import block
 
     def refuse(*_):
         raise AssertionError("a factorisation of order nD")

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from ggpm.curvature import Blocks
 from ggpm.families.base import Family
 from ggpm.families.categorical import Categorical
+from ggpm.families.curvature import Blocks
 from ggpm.families.dirichlet import Dirichlet
 from ggpm.families.multinomial import Multinomial
 from ggpm.families.von_mises import VonMises

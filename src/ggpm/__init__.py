@@ -10,17 +10,18 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ggpm import families
-from ggpm.calibration import calibration
+from ggpm import _moved, families
 from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, log_predictive_density_scorer
-from ggpm.inference import Laplace, Taylor, Variational
-from ggpm.predictive import Predictive
+from ggpm.prediction.calibration import calibration
+from ggpm.prediction.predictive import Predictive
+from ggpm.sites import Laplace, Taylor, Variational
 
 if TYPE_CHECKING:
+    from ggpm import plotting
+    from ggpm.fields.inducing.points import Inducing
     from ggpm.persistence import LoadError, load, save
-    from ggpm.sparse import Inducing
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "GGPClassifier",
@@ -36,13 +37,27 @@ __all__ = [
     "families",
     "load",
     "log_predictive_density_scorer",
+    "plotting",
     "save",
 ]
 
+# imported when they are first asked for: most programs need none of them
+_LATER = {
+    "Inducing": "ggpm.fields.inducing.points",
+    "LoadError": "ggpm.persistence",
+    "load": "ggpm.persistence",
+    "plotting": "ggpm.plotting",
+    "save": "ggpm.persistence",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Files and inducing points are imported when they are first asked for: most programs need neither."""
-    homes = {"LoadError": "persistence", "load": "persistence", "save": "persistence", "Inducing": "sparse.inducing"}
-    if name in homes:
-        return getattr(importlib.import_module(f"ggpm.{homes[name]}"), name)
+    if name in _LATER:
+        module = importlib.import_module(_LATER[name])
+        return module if name == "plotting" else getattr(module, name)
+    if name in _moved.HOMES:
+        return importlib.import_module(f"ggpm.{name}")
     raise AttributeError(f"module 'ggpm' has no attribute {name!r}")
+
+
+_moved.install()

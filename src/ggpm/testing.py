@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from ggpm.curvature import Blocks
-from ggpm.families._integration import Rule
 from ggpm.families.base import Family
+from ggpm.families.curvature import Blocks
+from ggpm.families.integration import Rule
 from ggpm.families.support import Circle, Simplex
-from ggpm.inference import Laplace, Taylor
-from ggpm.objective import Evidence
-from ggpm.predictive import Predictive
+from ggpm.learning.objective import Evidence
+from ggpm.prediction.predictive import Predictive
+from ggpm.sites import Laplace, Taylor
 
 Array = NDArray[np.float64]
 

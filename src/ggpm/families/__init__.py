@@ -10,7 +10,7 @@ import re
 
 from sklearn.base import clone
 
-from ggpm._text import did_you_mean
+from ggpm.data.text import did_you_mean
 from ggpm.families.base import Family, ScalarFamily
 from ggpm.families.bernoulli import Bernoulli
 from ggpm.families.beta import Beta

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from ggpm._check import as_numbers
-from ggpm.curvature import Curvature, Diagonal, Marginals
+from ggpm.data.checks import as_numbers
+from ggpm.families.curvature import Curvature, Diagonal, Marginals
+from ggpm.families.links import Identity, Link, mean_link
 from ggpm.families.support import Support
-from ggpm.links import Identity, Link, mean_link
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float] | Literal["fixed"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import betainc, expit, log_expit
 
-from ggpm._special import tetragamma, trigamma
-from ggpm.families._stable import HALF_LOG_2PI, bernoulli_kl, log_minus_digamma1p, stirling_error
 from ggpm.families.base import Array, Bounds, ScalarFamily
+from ggpm.families.special import tetragamma, trigamma
+from ggpm.families.special.stable import HALF_LOG_2PI, bernoulli_kl, log_minus_digamma1p, stirling_error
 from ggpm.families.support import UnitInterval
 
 

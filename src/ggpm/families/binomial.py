@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import betainc, expit, log_expit
 
-from ggpm.families._stable import HALF_LOG_2PI, bernoulli_kl, stirling_error
 from ggpm.families.base import Array, ScalarFamily
+from ggpm.families.special.stable import HALF_LOG_2PI, bernoulli_kl, stirling_error
 from ggpm.families.support import CountVectors, Support
 
 

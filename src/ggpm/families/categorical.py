@@ -7,11 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from ggpm._check import check_whole
-from ggpm._special import log_softmax
-from ggpm.families._softmax import expected_logsumexp
+from ggpm.data.checks import check_whole
 from ggpm.families.base import Array
 from ggpm.families.multinomial import Multinomial
+from ggpm.families.special import log_softmax
+from ggpm.families.special.logsumexp import expected_logsumexp
 from ggpm.families.support import Codes, Support
 
 

@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, digamma
 
-from ggpm._check import as_numbers, check_positive
-from ggpm._special import (
+from ggpm.data.checks import as_numbers, check_positive
+from ggpm.families.base import Array, Family
+from ggpm.families.curvature import NU2_MAX, Marginals, RankOne
+from ggpm.families.links import LINKS, Link
+from ggpm.families.special import (
     digamma_increment,
     information_gap,
     sum_of_others,
     tetragamma,
     trigamma,
 )
-from ggpm.curvature import NU2_MAX, Marginals, RankOne
-from ggpm.families._stable import excess_log, log_minus_digamma, stirling_error
-from ggpm.families.base import Array, Family
+from ggpm.families.special.stable import excess_log, log_minus_digamma, stirling_error
 from ggpm.families.support import Simplex, Support
-from ggpm.links import LINKS, Link
 
 _TINY = 1e-290  # alpha below it is set to it: exp(eta) is about to underflow to zero, where no density exists
 # The density around y = alpha/S is narrower than the rounding of y from about here on: S eps^2 is of order one.

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.curvature import Blocks, Curvature, Diagonal, Marginals, RankOne
-from ggpm.families._autodiff import Derivatives, derivatives_of, import_jax
+from ggpm.families.autodiff import Derivatives, derivatives_of, import_jax
 from ggpm.families.base import Array, Family
+from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals, RankOne
 
 EXPANSION_STEPS = 60  # most Newton steps towards the default expansion point
 RANK_ONE_RTOL = 1e-7  # by how much, relative to its largest entry, a curvature declared rank-one may be off
@@ -134,7 +134,7 @@ class ExponentialFamily(Family):
             return Diagonal if self.latent_dim == 1 else Blocks
         if self.curvature not in (Diagonal, RankOne, Blocks):
             raise TypeError(
-                f"curvature must be Diagonal, RankOne or Blocks from ggpm.curvature; got {self.curvature!r}."
+                f"curvature must be Diagonal, RankOne or Blocks from ggpm.families.curvature; got {self.curvature!r}."
             )
         return self.curvature
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from ggpm.curvature import Diagonal, Marginals
-from ggpm.families._stable import HALF_LOG_2PI
 from ggpm.families.base import Array, Bounds, Family
+from ggpm.families.curvature import Diagonal, Marginals
+from ggpm.families.special.stable import HALF_LOG_2PI
 from ggpm.families.support import Real
 
 DEFAULT_BOUNDS = (1e-5, 1e5)

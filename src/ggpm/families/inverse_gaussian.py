@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-from ggpm.families._stable import HALF_LOG_2PI
 from ggpm.families.base import Array, DispersedMean
+from ggpm.families.special.stable import HALF_LOG_2PI
 from ggpm.families.support import Positive
 
 

@@ -8,11 +8,11 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import gammaln
 
-from ggpm._special import log_softmax, sum_of_others
-from ggpm.curvature import Marginals, RankOne
-from ggpm.families._softmax import Smoothed, expected_logsumexp
-from ggpm.families._stable import excess_log, stirling_error
 from ggpm.families.base import Array, Family
+from ggpm.families.curvature import Marginals, RankOne
+from ggpm.families.special import log_softmax, sum_of_others
+from ggpm.families.special.logsumexp import Smoothed, expected_logsumexp
+from ggpm.families.special.stable import excess_log, stirling_error
 from ggpm.families.support import CountVectors, Support
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
-from ggpm.curvature import Blocks, Curvature, Kronecker, Marginals
-from ggpm.families._stable import HALF_LOG_2PI
 from ggpm.families.base import Array, Bounds
+from ggpm.families.curvature import Blocks, Curvature, Kronecker, Marginals
 from ggpm.families.gaussian import Gaussian
+from ggpm.families.special.stable import HALF_LOG_2PI
 
 
 class MultivariateGaussian(Gaussian):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import betaincc, expit, log_expit, xlog1py, xlogy
 
-from ggpm.families._stable import (
+from ggpm.families.base import Array, DispersedMean
+from ggpm.families.special.stable import (
     HALF_LOG_2PI,
     digamma_drop,
     excess_log,
@@ -13,7 +14,6 @@ from ggpm.families._stable import (
     poisson_draws,
     stirling_error,
 )
-from ggpm.families.base import Array, DispersedMean
 from ggpm.families.support import Counts
 
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from ggpm._check import check_whole
-from ggpm.families._stable import truncated_log_mass, truncated_normal
+from ggpm.data.checks import check_whole
 from ggpm.families.base import Array, Bounds, ScalarFamily
+from ggpm.families.special.truncated import truncated_log_mass, truncated_normal
 from ggpm.families.support import Codes
 
 # Bounds of the first cut point; the latent is of unit noise, so this is a hundred standard deviations.

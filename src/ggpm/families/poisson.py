@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import pdtr
 
-from ggpm.families._stable import HALF_LOG_2PI, excess_log, poisson_draws, stirling_error
 from ggpm.families.base import Array, ScalarFamily
+from ggpm.families.links import Link, mean_link
+from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, poisson_draws, stirling_error
 from ggpm.families.support import Counts
-from ggpm.links import Link, mean_link
 
 
 class Poisson(ScalarFamily):

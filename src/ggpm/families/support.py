@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ggpm._check import as_numbers
-from ggpm.families import _integration
-from ggpm.families._integration import LogDensity, Rule
+from ggpm.data.checks import as_numbers
+from ggpm.families import integration
+from ggpm.families.integration import LogDensity, Rule
 
 __all__ = [
     "SPD", "Circle", "Codes", "CountVectors", "Counts", "Positive", "Real", "Simplex", "Sphere", "Support",
@@ -111,7 +111,7 @@ class Real(Support):
 
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
         m = max(np.size(like), 1)
-        return _integration.space(log_density, lambda t: (t.reshape(-1, *np.shape(like)), np.zeros(len(t))), m, 1e8)
+        return integration.space(log_density, lambda t: (t.reshape(-1, *np.shape(like)), np.zeros(len(t))), m, 1e8)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Positive(Support):
         return rng.gamma(3.0, 0.5, size=n)
 
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
-        return _integration.line(log_density, lambda t: (np.exp(t[:, 0]), t[:, 0]), 300.0)
+        return integration.line(log_density, lambda t: (np.exp(t[:, 0]), t[:, 0]), 300.0)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class UnitInterval(Support):
 
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
         # beyond 36, expit(t) is the float 1
-        return _integration.line(log_density, lambda t: (expit(t[:, 0]), np.log(expit(t) * expit(-t))[:, 0]), 36.0)
+        return integration.line(log_density, lambda t: (expit(t[:, 0]), np.log(expit(t) * expit(-t))[:, 0]), 36.0)
 
 
 def _check_counts(out: Array, what: str) -> Array:
@@ -203,7 +203,7 @@ class Counts(Support):
         return self.least + rng.poisson(2.0, size=n).astype(float)
 
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
-        return _integration.counts(log_density, self.least)
+        return integration.counts(log_density, self.least)
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class CountVectors(Support):
         return rng.multinomial(rng.integers(1, 8, size=n), np.full(d, 1.0 / d)).astype(float)
 
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
-        return _integration.count_vectors(np.size(like), int(min(np.sum(like), 4)))
+        return integration.count_vectors(np.size(like), int(min(np.sum(like), 4)))
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ class Codes(Support):
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
         if self.n_codes is None:
             raise ValueError("the number of codes is not known: resolve the family with data first.")
-        return _integration.codes(self.n_codes)
+        return integration.codes(self.n_codes)
 
 
 @dataclass(frozen=True)
@@ -295,7 +295,7 @@ class Circle(Support):
         return self.period * rng.uniform(-0.5, 0.5, size=n)
 
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
-        return _integration.circle(self.period)
+        return integration.circle(self.period)
 
 
 @dataclass(frozen=True)
@@ -339,7 +339,7 @@ class Simplex(Support):
             log_y = z - np.log(np.sum(np.exp(z), axis=1, keepdims=True))
             return self.total * np.exp(log_y), log_y.sum(axis=1) + t.shape[1] * np.log(self.total)
 
-        return _integration.space(log_density, chart, np.size(like) - 1, 300.0)
+        return integration.space(log_density, chart, np.size(like) - 1, 300.0)
 
 
 @dataclass(frozen=True)
@@ -372,7 +372,7 @@ class Sphere(Support):
         return y / np.linalg.norm(y, axis=1, keepdims=True)
 
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
-        return _integration.sphere(np.size(like))
+        return integration.sphere(np.size(like))
 
 
 @dataclass(frozen=True)
@@ -434,4 +434,4 @@ class SPD(Support):
             Y[rounded], log_volume[rounded] = np.eye(p), -np.inf
             return Y, log_volume
 
-        return _integration.space(log_density, chart, p * (p + 1) // 2, 100.0)
+        return integration.space(log_density, chart, p * (p + 1) // 2, 100.0)

@@ -8,9 +8,9 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import gammaln
 
-from ggpm._special import bessel_ratio, log_bessel
-from ggpm.curvature import Marginals, RankOne
 from ggpm.families.base import Array, Family
+from ggpm.families.curvature import Marginals, RankOne
+from ggpm.families.special import bessel_ratio, log_bessel
 from ggpm.families.support import Sphere, Support
 
 

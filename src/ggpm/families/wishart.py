@@ -10,9 +10,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.curvature import Blocks, Marginals
-from ggpm.families._stable import HALF_LOG_2PI, log_minus_digamma, stirling_error
 from ggpm.families.base import Array, Bounds, Family
+from ggpm.families.curvature import Blocks, Marginals
+from ggpm.families.special.stable import HALF_LOG_2PI, log_minus_digamma, stirling_error
 from ggpm.families.support import SPD, Support
 
 

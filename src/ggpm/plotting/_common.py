@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm import _frames
-from ggpm._text import did_you_mean
+from ggpm.data import frames
+from ggpm.data.text import did_you_mean
 from ggpm.families.support import Circle, Simplex
 
 Array = NDArray[np.float64]
@@ -84,7 +84,7 @@ def named_rows(model: Any, X: Array) -> Any:
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         return X
-    return _frames.build("pandas", X, [str(n) for n in names])
+    return frames.build("pandas", X, [str(n) for n in names])
 
 
 def line_of(model: Any, feature: int, n: int, limits: tuple[float, float] | None) -> tuple[Array, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ggpm.calibration import coverage_depth
 from ggpm.plotting._common import BAND, COLOURS, MEAN, axes_for, legend_beside
+from ggpm.prediction.calibration import coverage_depth
 
 
 def plot_evidence(

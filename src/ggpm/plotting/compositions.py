@@ -20,8 +20,8 @@ from ggpm.plotting._common import (
     line_of,
     points_of,
 )
-from ggpm.predictive import Predictive
-from ggpm.regions import log_density
+from ggpm.prediction.predictive import Predictive
+from ggpm.prediction.regions import log_density
 
 
 def plot_ternary(

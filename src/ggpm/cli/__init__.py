@@ -1,0 +1,426 @@
+"""The ``ggpm`` command: fit, predict, evaluate and plot from files (extra: ``pip install ggpm[cli]``).
+
+Exit codes: 0 success; 1 the data or the model are not as they should be (the message says what); 2 wrong usage;
+3 the fit did not converge (the model is written all the same). With ``--json`` the result is one JSON object on
+the standard output; everything for human eyes goes to the standard error stream.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+try:
+    import click
+    from rich.console import Console
+    from rich.table import Table
+except ImportError:
+    raise SystemExit("The ggpm command needs click, rich, pandas and pyarrow. Try: pip install 'ggpm[cli]'") from None
+
+import numpy as np
+
+from ggpm import __version__
+from ggpm.cli.terminal import Fault, Waiting, in_flags, plain, tell, warnings_told
+from ggpm.data.tables import (
+    TableError,
+    beside,
+    column_as_numbers,
+    features_of,
+    kept_columns,
+    read_table,
+    split_columns,
+    target_of,
+    write_table,
+)
+from ggpm.data.text import did_you_mean
+
+CLASSIFIERS = ("categorical", "bernoulli", "ordinal")
+UNITS = ("degrees", "radians", "hours")
+NOT_CONVERGED = 3
+
+
+class Group(click.Group):
+    """Turns errors about data into messages, and finds `reproduce` only when it is asked for."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (ValueError, TypeError, TableError, np.linalg.LinAlgError, MemoryError, ImportError, OSError) as error:
+            raise Fault(in_flags(str(error))) from error
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "reproduce"])
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name == "reproduce":
+            from ggpm.paper.command import reproduce
+
+            return reproduce
+        return super().get_command(ctx, name)
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ggpm")
+def main() -> None:
+    """Gaussian processes for angles, compositions, counts, classes and grades."""
+
+
+JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on the standard output.")
+MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False))
+DATA = click.argument("data", type=click.Path(exists=True, dir_okay=False))
+LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
+
+
+# ---- fit ---------------------------------------------------------------------------------------------------------
+@main.command()
+@DATA
+@click.option("--target", required=True, help="Column to predict; several, separated by commas, for vectors.")
+@click.option("--family", required=True, help="What an output is; see `ggpm families`.")
+@click.option("--features", help="Input columns, separated by commas; by default all other numeric columns.")
+@click.option(
+    "--units",
+    callback=lambda context, option, text: _units(text),
+    help="Angles: degrees, radians, hours, or LOW,HIGH (for example 0,365.25).",
+)
+@click.option("--closure", is_flag=True, help="Compositions: divide every row by its sum (percentages, amounts).")
+@click.option(
+    "--zeros", type=click.Choice(["error", "additive", "squeeze"]), help="Compositions: what to do about zeros."
+)
+@click.option("--order", help="Grades, lowest first, separated by commas.")
+@click.option("--offset", help="Column added to the latent (for counts: the logarithm of the exposure).")
+@click.option(
+    "--inference",
+    default="laplace",
+    show_default=True,
+    type=click.Choice(["taylor", "laplace", "variational"]),
+    help="How the posterior is approximated.",
+)
+@click.option("--inducing", type=click.IntRange(min=1), help="Number of inducing points, for many rows.")
+@click.option(
+    "--restarts", default=0, show_default=True, type=click.IntRange(min=0), help="Further starts of the search."
+)
+@click.option("--seed", default=0, show_default=True, help="For restarts and inducing points.")
+@click.option("--out", required=True, type=click.Path(dir_okay=False), help="The model file, by custom NAME.ggpm.")
+@JSON
+def fit(data: str, target: str, family: str, out: str, as_json: bool, **options: Any) -> None:
+    """Learn a model from a CSV or Parquet file.
+
+    ggpm fit data.csv --target dir --family von_mises --units degrees --out model.ggpm
+    """
+    targets = split_columns(target)
+    if options["inducing"] is not None and _is_parquet(data):
+        return _fit_streamed(data, targets, family, out, as_json, options)
+    table = read_table(data)
+    offset = None if options["offset"] is None else column_as_numbers(table, options["offset"], data)
+    X = features_of(
+        table, options["features"], exclude=[*targets, *([options["offset"]] if options["offset"] else [])], path=data
+    )
+    model = _estimator(family, options)
+    y = target_of(table, targets, labels=family in CLASSIFIERS, path=data)
+    if family == "bernoulli" and len(set(np.asarray(y).ravel().tolist())) > 2:
+        raise click.UsageError("--family bernoulli has two classes, the target has more. Try --family categorical.")
+    with warnings_told(), Waiting(f"fitting {family} to {len(X)} rows") as bar:
+        try:
+            _watched(model, bar).fit(X, y, offset=offset)
+        except ValueError as error:
+            raise ValueError(f"{data}, target {target!r}: {error}") from error
+    features, score = list(map(str, X.columns)), float(model.score(X, y, offset=offset))
+    told = {"family": family, "rows": len(X), "features": features, "target": targets, "training_score": score}
+    _finish(model, out, as_json, told)
+
+
+def _fit_streamed(data: str, targets: list[str], family: str, out: str, as_json: bool, options: dict[str, Any]) -> None:
+    """A sparse fit to a Parquet file that need not fit into memory: its rows are read in chunks, pass by pass."""
+    from ggpm.data.parquet import ParquetRows, numeric_columns
+
+    given = split_columns(options["features"]) if options["features"] else None
+    features = given or [name for name in numeric_columns(data) if name not in (*targets, options["offset"])]
+    rows = ParquetRows(data, features, targets[0] if len(targets) == 1 else targets, options["offset"])
+    model = _estimator(family, options)
+    with warnings_told(), Waiting(f"fitting {family} to {rows.n_rows} rows, in chunks") as bar:
+        try:
+            _watched(model, bar).fit(rows)
+        except ValueError as error:
+            raise ValueError(f"{data}, target {', '.join(targets)!r}: {error}") from error
+    told = {"family": family, "rows": rows.n_rows, "features": features, "target": targets}
+    _finish(model, out, as_json, told)
+
+
+def _finish(model: Any, out: str, as_json: bool, told: dict[str, Any]) -> None:
+    """Write a fitted model, and tell what it is."""
+    from ggpm import save
+
+    save(model, out)
+    result = {
+        "model": out,
+        **told,
+        "kernel": str(model.kernel_),
+        "log_evidence": float(model.log_marginal_likelihood_value_),
+        "converged": bool(model.converged_),
+        "iterations": int(model.n_iter_),
+    }
+    tell(result, as_json)
+    if not model.converged_:
+        sys.exit(NOT_CONVERGED)
+
+
+def _is_parquet(path: str) -> bool:
+    return Path(path).suffix.lower() in (".parquet", ".pq")
+
+
+def _watched(model: Any, bar: Waiting) -> Any:
+    """The model, telling the bar of every evaluation of its objective."""
+    model._listener = lambda what, run, calls, value: bar.tell(f"{what} {value:.2f}, evaluation {calls}")
+    return model
+
+
+def _estimator(family: str, options: dict[str, Any]) -> Any:
+    from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, families
+
+    if family not in families.FAMILIES:
+        raise click.BadParameter(
+            f"{family!r} is not one of {', '.join(sorted(families.FAMILIES))}."
+            f"{did_you_mean(family, families.FAMILIES)}",
+            param_hint="--family",
+        )
+    settings = {
+        "inference": options["inference"],
+        "inducing": options["inducing"],
+        "n_restarts_optimizer": options["restarts"],
+        "random_state": options["seed"],
+    }
+    belongs = {"units": ("von_mises",), "closure": ("dirichlet",), "zeros": ("dirichlet",), "order": ("ordinal",)}
+    for name, owners in belongs.items():
+        if options[name] and family not in owners:
+            raise click.UsageError(f"--{name} belongs to --family {owners[0]}, not to {family}.")
+    if family == "ordinal":
+        order = None if options["order"] is None else split_columns(options["order"])
+        return GGPOrdinalClassifier(order=order, **settings)
+    if family in CLASSIFIERS:
+        return GGPClassifier(**settings)
+    instance: Any = families.FAMILIES[family]()
+    if options["units"]:
+        instance.set_params(units=options["units"])
+    if family == "dirichlet":
+        instance.set_params(closure=options["closure"], zeros=options["zeros"] or "error")
+    return GGPRegressor(instance, **settings)
+
+
+def _units(text: str | None) -> str | tuple[float, float] | None:
+    if text is None or text in UNITS:
+        return text
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        low, high = 0.0, -1.0
+    if not 0 < high - low < float("inf"):
+        raise click.BadParameter(
+            f"{text!r} is not one of {', '.join(UNITS)}, nor LOW,HIGH with LOW < HIGH (for example 0,365.25)."
+            f"{did_you_mean(text, UNITS)}",
+            param_hint="--units",
+        )
+    return low, high
+
+
+# ---- predict -----------------------------------------------------------------------------------------------------
+@main.command()
+@MODEL
+@DATA
+@click.option(
+    "--out", type=click.Path(dir_okay=False), help="CSV or Parquet file; by default CSV on the standard output."
+)
+@click.option("--keep", help="Columns of DATA to copy before the predictions, separated by commas; `all` for all.")
+@click.option("--level", default=0.9, show_default=True, type=LEVEL, help="Probability of intervals, arcs and sets.")
+@click.option("--offset", help="Column added to the latent.")
+@JSON
+def predict(
+    model: str, data: str, out: str | None, keep: str | None, level: float, offset: str | None, as_json: bool
+) -> None:
+    """Predictions with their uncertainty, one row per row of DATA and in its order.
+
+    ggpm predict model.ggpm new.csv --keep station,hour --out predictions.csv
+
+    From Parquet to Parquet, rows are read and written in chunks: neither file need fit into memory.
+    """
+    if out is not None and _is_parquet(data) and _is_parquet(out):
+        from ggpm.data.parquet import column_names, predict_parquet
+
+        kept = [] if keep is None else column_names(data) if keep == "all" else split_columns(keep)
+        rows = predict_parquet(_load(model), data, out, offset=offset, level=level, keep=kept)
+        return tell({"out": out, "rows": rows}, as_json)
+    fitted, table, X = _load_with(model, data)
+    extra = None if offset is None else column_as_numbers(table, offset, data)
+    kept = kept_columns(table, keep, path=data)
+    with Waiting(f"predicting {len(X)} rows"):
+        summary = beside(kept, fitted.summary(X, level=level, offset=extra))
+    if out is not None:
+        write_table(summary, out)
+        tell({"out": out, "rows": len(summary), "columns": list(summary.columns)}, as_json)
+    elif as_json:
+        click.echo(json.dumps({"rows": json.loads(summary.to_json(orient="records"))}))
+    else:
+        click.echo(summary.to_csv(index=False), nl=False)
+
+
+def _load(path: str) -> Any:
+    from ggpm import LoadError, load
+
+    try:
+        return load(path)
+    except LoadError as error:
+        raise LoadError(f"{path}: {error}") from error
+
+
+def _load_with(model: str, data: str) -> tuple[Any, Any, Any]:
+    """A model, a table, and the table's columns that the model needs."""
+    fitted = _load(model)
+    table = read_table(data)
+    names = getattr(fitted, "feature_names_in_", None)
+    if names is None:
+        raise ValueError(f"{model} was fitted without column names; use it from Python.")
+    return fitted, table, features_of(table, ",".join(map(str, names)), exclude=[], path=data)
+
+
+def _target(fitted: Any, table: Any, target: str | None, data: str) -> tuple[list[str], Any]:
+    """Names and values of the target columns: those given, or those of the fit."""
+    names = split_columns(target) if target else fitted.target_names_
+    if not names:
+        raise click.UsageError("the model does not know the name of its target: give --target.")
+    classes = getattr(fitted, "classes_", None)
+    return names, target_of(table, names, labels=classes is not None, path=data, like=classes)
+
+
+# ---- evaluate ----------------------------------------------------------------------------------------------------
+@main.command()
+@MODEL
+@DATA
+@click.option("--target", help="Target column(s); by default those of the fit.")
+@click.option("--level", default=0.9, show_default=True, type=LEVEL, help="Level of the coverage.")
+@click.option("--offset", help="Column added to the latent.")
+@click.option("--calibration", "report", is_flag=True, help="Also coverage at four levels, PIT moments, Brier, CRPS.")
+@JSON
+def evaluate(
+    model: str, data: str, target: str | None, level: float, offset: str | None, report: bool, as_json: bool
+) -> None:
+    """Held-out log density, error and coverage of a model on DATA."""
+    from ggpm.prediction.evaluation import evaluate as measure
+
+    fitted, table, X = _load_with(model, data)
+    names, y = _target(fitted, table, target, data)
+    extra = None if offset is None else column_as_numbers(table, offset, data)
+    with Waiting(f"evaluating {len(X)} rows"):
+        try:
+            result = measure(fitted, X, y, level=level, offset=extra)
+            if report:
+                from ggpm.prediction.calibration import calibration
+
+                result = result | calibration(fitted, X, y, offset=extra).frame["value"].to_dict()
+        except ValueError as error:
+            raise ValueError(f"{data}, target {', '.join(names)}: {error}") from error
+    tell(result, as_json)
+
+
+# ---- plot --------------------------------------------------------------------------------------------------------
+@main.command()
+@MODEL
+@click.option("--out", required=True, type=click.Path(dir_okay=False), help="PNG, PDF or SVG file.")
+@click.option(
+    "--kind",
+    default="auto",
+    show_default=True,
+    type=click.Choice(
+        ["auto", "angles", "polar", "bands", "ternary", "classes", "ordinal", "evidence", "pit", "calibration"]
+    ),
+)
+@click.option("--feature", help="Input column on the horizontal axis; two, separated by a comma, for classes.")
+@click.option("--data", type=click.Path(exists=True, dir_okay=False), help="Held-out rows, for pit and calibration.")
+@click.option("--target", help="Target column(s) in --data; by default those of the fit.")
+@JSON
+def plot(
+    model: str, out: str, kind: str, feature: str | None, data: str | None, target: str | None, as_json: bool
+) -> None:
+    """A picture of a model."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from ggpm import plotting
+    from ggpm.prediction.evaluation import kind_of_picture
+
+    fitted = _load(model)
+    chosen = kind_of_picture(fitted) if kind == "auto" else kind
+    columns = split_columns(feature) if feature else []
+    if chosen in ("pit", "calibration"):
+        if data is None:
+            raise click.UsageError(f"--kind {chosen} needs --data: rows that were not fitted.")
+        fitted, table, X = _load_with(model, data)
+        y = _target(fitted, table, target, data)[1]
+        ax = {"pit": plotting.plot_pit, "calibration": plotting.plot_calibration}[chosen](fitted, X, y)
+    elif chosen == "evidence":
+        ax = plotting.plot_evidence(fitted)
+    elif chosen == "classes":
+        ax = plotting.plot_class_map(fitted, tuple(columns) if len(columns) == 2 else (0, 1))  # type: ignore[arg-type]
+    else:
+        draw: Any = {
+            "angles": plotting.plot_angles,
+            "polar": plotting.plot_polar,
+            "bands": plotting.plot_bands,
+            "ternary": plotting.plot_ternary,
+            "ordinal": plotting.plot_ordinal,
+        }[chosen]
+        ax = draw(fitted, columns[0] if columns else 0)
+    ax.figure.savefig(out, dpi=150)
+    tell({"out": out, "kind": chosen}, as_json)
+
+
+# ---- families, demo ----------------------------------------------------------------------------------------------
+@main.command()
+@JSON
+def families(as_json: bool) -> None:
+    """The families of outputs that are known."""
+    from ggpm.families import FAMILIES
+
+    rows = {name: (kind.__doc__ or "").strip().splitlines()[0].rstrip(".") for name, kind in sorted(FAMILIES.items())}
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    table = Table(box=None, header_style="bold")
+    table.add_column("family")
+    table.add_column("an output is")
+    for name, text in rows.items():
+        table.add_row(name, plain(text))
+    Console().print(table)
+
+
+@main.command()
+@click.option(
+    "--out", default="ggpm-demo", show_default=True, type=click.Path(file_okay=False), help="Folder to write to."
+)
+@JSON
+def demo(out: str, as_json: bool) -> None:
+    """Make a table of wind directions, fit it, and draw the fan: the three files go to one folder."""
+    import matplotlib
+    import pandas as pd
+
+    matplotlib.use("Agg")
+    from ggpm import GGPRegressor, plotting, save
+    from ggpm.families import VonMises
+
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    hour = np.sort(rng.uniform(0, 48, 120)).round(2)
+    wind = np.mod(np.rad2deg(0.12 * hour + 0.9 * np.sin(hour / 6) + rng.vonmises(0, 6.0, 120)), 360).round(1)
+    table = pd.DataFrame({"hour": hour, "wind": wind})
+    write_table(table, folder / "wind.csv")
+    with Waiting("fitting 120 wind directions") as bar:
+        model = _watched(GGPRegressor(VonMises(units="degrees")), bar).fit(table[["hour"]], table["wind"])
+    save(model, folder / "wind.ggpm")
+    plotting.plot_angles(model).figure.savefig(folder / "wind.png", dpi=150)
+    files = [str(folder / name) for name in ("wind.csv", "wind.ggpm", "wind.png")]
+    tell({"files": files, "training_score": float(model.score(table[["hour"]], table["wind"]))}, as_json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""The normal distribution restricted to an interval: mass and moments, in either tail and for any width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfcx, log_ndtr, ndtr
+
+from ggpm.families.special.stable import HALF_LOG_2PI
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class TruncatedNormal:
+    """A standard normal variable s restricted to [lo, hi].
+
+    log_mass : log P(lo < s < hi)
+    mean, shrinkage, cumulant3 : E[s], 1 - Var[s] >= 0, third cumulant
+    upper : N(hi)/P times (1, hi - E[s], (hi - E[s])^2 - Var[s]), stacked on the first axis: the derivatives
+        of log P, of the mean and of the variance in the upper edge
+    """
+
+    log_mass: Array
+    mean: Array
+    shrinkage: Array
+    cumulant3: Array
+    upper: Array
+
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+_NODES, _WEIGHTS = _NODES[16:], _WEIGHTS[16:]  # symmetric: the positive half
+# weights times the powers 0 to 3 of the nodes, about the middle and about the near edge
+_POWERS, _FROM_BELOW, _FROM_ABOVE = (_WEIGHTS * v ** np.arange(4)[:, None] for v in (_NODES, 1 + _NODES, 1 - _NODES))
+# The far edge of an interval [a, b] has no effect in double precision once (b^2 - a^2)/2 is above this; up to
+# there 32 Gauss-Legendre nodes integrate the density to rounding.
+_FAR_EDGE = 50.0
+_REMEMBERED = 10_000  # intervals whose moments are kept for the next call
+_NODES_TOGETHER = 4096  # intervals whose nodes are in memory at once
+# Beyond this many sd the cumulants of a one-sided tail are taken from the continued fraction of N(x)/Q(x); 60
+# terms are more than it needs there.
+_TAIL = 4.0
+_TAIL_TERMS = 60
+
+
+def _one_sided(x: Array) -> tuple[Array, ...]:
+    """For s > x: log P, mean, 1 - Var, third cumulant, mean - x, (mean - x)^2 - Var, Var."""
+    far = x >= _TAIL
+    delta, gap_far, var_far = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
+    if far.any():
+        # N(x)/Q(x) = x + 1/(x + 2/(x + 3/(x + ...))); delta, eps, zeta are its tails, numerators 1
+        z = x[far]
+        t = np.zeros_like(z)
+        for k in range(_TAIL_TERMS, 3, -1):
+            t = k / (z + t)
+        zeta = 1.0 / (z + t)
+        eps = 1.0 / (z + 3.0 * zeta)
+        d = delta[far] = 1.0 / (z + 2.0 * eps)
+        gap_far[far] = 2.0 * d**2 * eps * (3.0 * zeta - 2.0 * eps)
+        var_far[far] = d * (2.0 * eps - d)
+
+    y = np.where(far, _TAIL, x)
+    pos, neg = np.maximum(y, 0.0), np.minimum(y, 0.0)
+    ratio = np.where(
+        y > 0,
+        np.sqrt(2 / np.pi) / erfcx(pos / np.sqrt(2)),
+        np.exp(-0.5 * neg**2 - HALF_LOG_2PI) / ndtr(-neg),
+    )
+    mean, d = np.where(far, x + delta, ratio), np.where(far, delta, ratio - y)
+    shrinkage = mean * d
+    var = np.where(far, var_far, 1.0 - shrinkage)
+    gap = np.where(far, gap_far, d**2 - var)
+    return log_ndtr(-x), mean, shrinkage, mean * gap, d, gap, var
+
+
+def _narrow(c: Array, h: Array) -> tuple[Array, ...]:
+    """For |s - c| < h by quadrature, c >= 0: log P, mean, 1 - Var, third cumulant, near edge (3), far (3).
+
+    An edge is described as `TruncatedNormal.upper` is, with the distance to the mean for hi - E[s].
+    """
+    # moments about the middle are exact where the density is flat, those about c - h where it falls steeply
+    sym, edge = np.empty((4, c.size)), np.empty((4, c.size))
+    for start in range(0, c.size, _NODES_TOGETHER):
+        piece = slice(start, start + _NODES_TOGETHER)
+        t = h[piece] * _NODES[:, None]
+        g = np.exp(-0.5 * t * t)
+        rise = np.expm1(c[piece] * t)
+        down, up = g / (1.0 + rise), g * (1.0 + rise)
+        sym[0::2, piece] = _POWERS[0::2] @ (down + up)
+        sym[1::2, piece] = _POWERS[1::2] @ (-g * (rise + rise / (1.0 + rise)))  # -2 g sinh(c t)
+        edge[:, piece] = _FROM_BELOW @ down + _FROM_ABOVE @ up
+    powers = h ** np.arange(4)[:, None]
+    sym *= powers
+    edge *= powers
+    m0 = sym[0]
+    m1, m2, m3 = (m / m0 for m in sym[1:])
+    e1, e2, e3 = (e / m0 for e in edge[1:])
+    steep = c * h > 1.0
+    var = np.where(steep, e2 - e1**2, m2 - m1**2)
+    k3 = np.where(steep, e3 - 3.0 * e1 * e2 + 2.0 * e1**3, m3 - 3.0 * m1 * m2 + 2.0 * m1**3)
+    d_near, d_far = np.where(steep, e1, h + m1), np.where(steep, 2.0 * h - e1, h - m1)
+    gap_near = np.where(steep, 2.0 * e1**2 - e2, d_near**2 - var)
+    mean = np.where(steep, (c - h) + e1, c + m1)
+    r_near, r_far = (np.exp(sign * c * h - 0.5 * h * h) / (h * m0) for sign in (1.0, -1.0))
+    log_mass = -0.5 * c * c - HALF_LOG_2PI + np.log(h * m0)
+    near = (r_near, r_near * d_near, r_near * gap_near)
+    far = (r_far, r_far * d_far, r_far * (d_far**2 - var))
+    return log_mass, mean, 1.0 - var, k3, *near, *far
+
+
+def _straddling(a: Array, b: Array) -> tuple[Array, ...]:
+    """What `_narrow` gives, for a < s < b with a < 0 < b and b - a > 2: all terms of 1 - Var are positive."""
+    tails = ndtr(a) + ndtr(-b)
+    mass = 1.0 - tails
+    r_near, r_far = (np.exp(-0.5 * e * e - HALF_LOG_2PI) / mass for e in (a, b))
+    mean = r_near - r_far
+    shrinkage = mean**2 - a * r_near + b * r_far
+    k3 = (a * a - 1.0) * r_near - (b * b - 1.0) * r_far + 3.0 * mean * shrinkage - mean**3
+    d_near, d_far, var = mean - a, b - mean, 1.0 - shrinkage
+    near = (r_near, r_near * d_near, r_near * (d_near**2 - var))
+    far = (r_far, r_far * d_far, r_far * (d_far**2 - var))
+    return np.log1p(-tails), mean, shrinkage, k3, *near, *far
+
+
+def _sides(lo: Array, hi: Array, width: Array) -> tuple[NDArray, ...]:
+    """The interval on the positive side, near edge a and far edge b, its middle c, and which formula suits it.
+
+    Gives a, b, c, width, flip, ended, and the masks of one-sided, straddling and narrow intervals.
+    """
+    width = np.broadcast_to(width, lo.shape)
+    twice = lo + hi
+    flip = twice < 0
+    a, b = np.where(flip, -hi, lo), np.where(flip, -lo, hi)
+    c = 0.5 * np.abs(twice)
+    ended = np.isinf(width)  # then c is infinite, too
+    below = a < 0
+    one = ended | (~below & (c * width > _FAR_EDGE))
+    wide = below & (width > 2.0) & ~ended
+    return a, b, c, width, flip, ended, one, wide, ~(one | wide)
+
+
+def truncated_log_mass(lo: Array, hi: Array, width: Array) -> Array:
+    """`TruncatedNormal.log_mass` alone.
+
+    >>> truncated_log_mass(np.array([-31.0]), np.array([-30.0]), np.array([1.0])).round(6)
+    array([-454.321244])
+    """
+    a, b, c, width, _, _, one, wide, rest = _sides(lo, hi, width)
+    out = np.zeros(a.shape)
+    if one.any():
+        out[one] = log_ndtr(-a[one])
+    if wide.any():
+        out[wide] = np.log1p(-(ndtr(a[wide]) + ndtr(-b[wide])))
+    if rest.any():
+        middle, half = c[rest], 0.5 * width[rest]
+        mass = np.zeros_like(middle)
+        for start in range(0, middle.size, _NODES_TOGETHER):
+            piece = slice(start, start + _NODES_TOGETHER)
+            t = half[piece] * _NODES[:, None]
+            mass[piece] = 2.0 * (_WEIGHTS @ (np.exp(-0.5 * t * t) * np.cosh(middle[piece] * t)))
+        out[rest] = -0.5 * middle**2 - HALF_LOG_2PI + np.log(half * mass)
+    return out
+
+
+def remembers_last(function: Callable[..., TruncatedNormal]) -> Callable[..., TruncatedNormal]:
+    """Keep the last result: evidence and gradient ask for the same few thousand numbers several times in a row."""
+    last: tuple[tuple[Array, ...], TruncatedNormal] | None = None
+
+    @wraps(function)
+    def remembering(*arrays: Array) -> TruncatedNormal:
+        nonlocal last
+        known = last  # read once: another thread may replace it
+        if known is not None and all(map(np.array_equal, known[0], arrays)):
+            return known[1]
+        result = function(*arrays)
+        last = (arrays, result) if result.mean.size <= _REMEMBERED else None
+        return result
+
+    return remembering
+
+
+@remembers_last
+def truncated_normal(lo: Array, hi: Array, width: Array) -> TruncatedNormal:
+    """Moments of a standard normal variable in [lo, hi], in either tail and for intervals of any width.
+
+    ``width = hi - lo`` is passed because the caller knows it without rounding; lo or hi may be infinite.
+
+    >>> one = truncated_normal(np.array([-31.0]), np.array([-30.0]), np.array([1.0]))
+    >>> one.log_mass.round(6), one.mean.round(6)
+    (array([-454.321244]), array([-30.03326]))
+    """
+    a, b, c, width, flip, ended, one, wide, rest = _sides(lo, hi, width)
+    # rows: log P, mean, 1 - Var, cumulant 3, near edge (3), far edge (3)
+    out = np.zeros((10, *a.shape))
+    if one.any():
+        log_mass, mean, shrinkage, k3, d, gap, var = _one_sided(a[one])
+        w = np.where(ended[one], 0.0, width[one])
+        lam = np.where(ended[one], 0.0, c[one]) * w
+        r_far = np.where(ended[one], 0.0, mean * np.exp(-lam))  # N(b)/Q(a) = N(a)/Q(a) exp(-(b^2 - a^2)/2)
+        near = (mean, mean * d, mean * gap)
+        far = (r_far, r_far * (w - d), r_far * ((w - d) ** 2 - var))
+        out[:, one] = np.stack([log_mass, mean, shrinkage, k3, *near, *far])
+    if wide.any():
+        out[:, wide] = np.stack(_straddling(a[wide], b[wide]))
+    if rest.any():
+        out[:, rest] = np.stack(_narrow(c[rest], 0.5 * width[rest]))
+
+    sign = np.where(flip, -1.0, 1.0)
+    upper = np.where(flip, out[4:7], out[7:10])
+    return TruncatedNormal(out[0], sign * out[1], out[2], sign * out[3], upper)

@@ -1,0 +1,1 @@
+"""Fields: how the latents of all rows hang together."""

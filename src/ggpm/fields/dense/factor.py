@@ -1,0 +1,235 @@
+"""One latent dimension: K (n×n) with the diagonal curvature gamma.
+
+Both factors below describe the same matrices, ``V = (K^-1 + Gamma)^-1`` and
+``E = (K + Gamma^-1)^-1 = Gamma - Gamma V Gamma``; they differ in what they can bear. `PositiveFactor` works with
+square roots of gamma and keeps its digits as gamma -> 0. `SignedFactor` also takes negative gamma: the negative
+rows are a second, smaller Cholesky factorisation on top of the positive ones, so that definiteness is read off
+the factorisations (inertia), never off the sign of a determinant.
+
+Several dimensions are coupled by a rank-one term with weights w (nu for the positive factor, sqrt(rho) omega for
+the signed one) through a capacitance matrix C = L_C L_C^T. Each factor adds its part to C (`couple`), the
+products ``w core(b)`` and ``core_T(w c)`` that cross from a dimension to C and back, and carries L_C^-1 through
+itself (`push`).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas
+
+from ggpm.kernels.linalg import (
+    cholesky,
+    cholesky_inverse,
+    cholesky_solve,
+    gram,
+    log_det_lower,
+    mirror,
+    solve_lower,
+    strips,
+    symmetric_dot,
+    symmetric_fortran,
+    symmetric_solve,
+)
+
+Array = NDArray[np.float64]
+
+# With gamma_i K_ii below this, (1 - [B^-1]_ii)/gamma_i has lost half of its digits and V_ii is computed from K and E.
+GAMMA_SMALL = 1e-6
+
+
+class PositiveFactor:
+    """``B = I + S K S``, ``S = diag(sqrt(gamma))``, for gamma >= 0.
+
+    Holds the Cholesky factor of B or, once that is asked for, the inverse, in one n×n buffer.
+    """
+
+    def __init__(self, K: Array, gamma: Array):
+        self.K, self.gamma, self.s = symmetric_fortran(K), gamma, np.sqrt(gamma)
+        self._small = gamma * np.diag(K) < GAMMA_SMALL
+        B = _scaled_lower(self.K, self.s, np.empty(K.shape, order="F"))  # the rest of it is never read
+        B.ravel(order="K")[:: len(B) + 1] += 1.0
+        self._L: Array | None = cholesky(B, clean=False)
+        self._inverse: Array | None = None
+        self.log_det = log_det_lower(self._L)
+
+    def _invert(self) -> Array:
+        """Lower triangle of B^-1; takes the place of the factor."""
+        if self._inverse is None:
+            assert self._L is not None
+            self._inverse, self._L = cholesky_inverse(self._L), None
+        return self._inverse
+
+    def _solve(self, b: Array) -> Array:
+        return cholesky_solve(self._L, b) if self._L is not None else symmetric_solve(self._invert(), b)
+
+    def E(self, out: Array | None = None) -> Array:
+        """Lower triangle of E (the upper one is set only by `mirror`)."""
+        return _scaled_lower(self._invert(), self.s, np.zeros(self.K.shape, order="F") if out is None else out)
+
+    @property
+    def edge(self) -> Array:
+        """The diagonal e with ``E b = e core(b)``."""
+        return self.s
+
+    def core(self, b: Array) -> Array:
+        """``B^-1 S b`` for b (n,) or (n, m)."""
+        return self._solve(_column(self.s, b) * b)
+
+    def core_T(self, c: Array) -> Array:
+        """``S B^-1 c``."""
+        return self.s * self._solve(c)
+
+    def E_quad(self, b: Array) -> Array:
+        """Column sums of ``b * (E b)`` for b (n, m)."""
+        if self._L is None:
+            scaled = self.s[:, None] * b
+            return np.einsum("nm,nm->m", scaled, self._solve(scaled))
+        half = self.half(b)
+        return np.einsum("nm,nm->m", half, half)
+
+    def half(self, b: Array) -> Array:
+        """``L^-1 S b`` for b (n, m), before the inverse is asked for: its Gram matrix is ``b^T E b``."""
+        assert self._L is not None
+        return solve_lower(self._L, self.s[:, None] * b, overwrite=True)
+
+    def V_dot(self, x: Array) -> Array:
+        """``V x`` for x (n,)."""
+        return symmetric_dot(self.K, x - self.s * self.core(symmetric_dot(self.K, x)))
+
+    def V_diag(self) -> Array:
+        small = self._small
+        v = (1.0 - np.diag(self._invert())) / np.where(small, 1.0, self.gamma)
+        if small.any():
+            v[small] = np.diag(self.K)[small] - self.E_quad(self.K[:, small])
+        return v
+
+    # ---- coupling, weights nu ----
+    def couple(self, nu: Array, C: Array) -> None:
+        """Add this dimension's part to the lower triangle of C, which starts from diag(1 - sum nu^2)."""
+        _add_scaled_lower(self._invert(), nu, nu, C)
+
+    def push(self, H: Array, nu: Array, F: Array) -> Array:
+        """P = F K = H nu (I - B^-1) S^-1, H = L_C^-1; F = H nu B^-1 S is written into the given buffer."""
+        small = np.flatnonzero(self._small)
+        G = np.multiply(mirror(self._invert()), nu[:, None], order="F")
+        G = blas.dtrmm(1.0, H, G, lower=1, overwrite_b=1)
+        np.multiply(G, self.s, out=F)
+        G *= -1.0 / np.where(self._small, 1.0, self.s)
+        for columns in strips(len(H)):  # P = (H nu - G) S^-1, H being lower triangular
+            rows = slice(columns.start, None)
+            scale = nu[columns] / np.where(self._small, 1.0, self.s)[columns]
+            G[rows, columns] += H[rows, columns] * scale
+        if small.size:
+            G[:, small] = blas.dtrmm(1.0, H, nu[:, None] * self.core(self.K[:, small]), lower=1)
+        return G
+
+
+class SignedFactor:
+    """Factor for gamma of either sign; raises `NotPositiveDefinite` unless ``K^-1 + Gamma`` is definite.
+
+    With V_+ from the positive rows and ``M = I - g V_+ g`` on the negative ones, ``V = V_+ + V_+ g M^-1 g V_+``. A
+    Newton step needs V times a vector only, so V itself waits until it is asked for.
+    """
+
+    def __init__(self, K: Array, gamma: Array):
+        self.gamma = gamma
+        self._positive: PositiveFactor | None = PositiveFactor(K, np.maximum(gamma, 0.0))
+        self.log_det = self._positive.log_det
+        self._negative = np.flatnonzero(gamma < 0)
+        if self._negative.size:
+            self._g = np.sqrt(-gamma[self._negative])
+            columns = K[:, self._negative]
+            M = self._g * (gram(self._positive.half(columns)) - columns[self._negative]) * self._g[:, None]
+            M.flat[:: len(M) + 1] += 1.0
+            self._L_M = cholesky(M)
+            self.log_det += log_det_lower(self._L_M)
+
+    @cached_property
+    def V(self) -> Array:
+        """``(K^-1 + Gamma)^-1``; takes the place of the factor."""
+        assert self._positive is not None
+        V = gram(self._positive.half(self._positive.K))
+        np.subtract(self._positive.K, V, out=V)
+        self._positive = None
+        if self._negative.size:
+            V += gram(solve_lower(self._L_M, self._g[:, None] * V[self._negative]))
+        return V
+
+    def _V_dot(self, x: Array) -> Array:
+        if self._positive is None or x.ndim == 2:
+            return symmetric_dot(self.V, x)
+        out = self._positive.V_dot(x)
+        if self._negative.size:
+            pushed = x.copy()
+            pushed[self._negative] += self._g * cholesky_solve(self._L_M, self._g * out[self._negative])
+            out = self._positive.V_dot(pushed)
+        return out
+
+    def E(self, out: Array | None = None) -> Array:
+        out = np.multiply(self.V, -self.gamma, out=out, order="F")
+        out *= self.gamma[:, None]
+        out.ravel(order="K")[:: len(out) + 1] += self.gamma
+        return out
+
+    @property
+    def edge(self) -> Array:
+        """The diagonal e with ``E b = e core(b)``."""
+        return self.gamma
+
+    def core(self, b: Array) -> Array:
+        """``(I - V Gamma) b`` for b (n,) or (n, m)."""
+        return b - self._V_dot(_column(self.gamma, b) * b)
+
+    def core_T(self, c: Array) -> Array:
+        """``(I - Gamma V) c``."""
+        return c - self.gamma * self._V_dot(c)
+
+    def E_quad(self, b: Array) -> Array:
+        return np.einsum("nm,nm->m", self.gamma[:, None] * b, self.core(b))
+
+    def V_diag(self) -> Array:
+        return np.diag(self.V).copy()
+
+    # ---- coupling, weights r = sqrt(rho) omega ----
+    def couple(self, r: Array, C: Array) -> None:
+        """Add this dimension's part to the lower triangle of C, which starts from the identity."""
+        _add_scaled_lower(self.V, -r, r, C)
+
+    def push(self, H: Array, r: Array, F: Array) -> Array:
+        """P = F K = H r V, H = L_C^-1; F = H r (I - V Gamma) is written into the given buffer."""
+        P = blas.dtrmm(1.0, H, np.multiply(self.V, r[:, None], order="F"), lower=1, overwrite_b=1)
+        np.multiply(P, -self.gamma, out=F)
+        for columns in strips(len(H)):
+            rows = slice(columns.start, None)
+            F[rows, columns] += H[rows, columns] * r[columns]
+        return P
+
+
+def factor(K: Array, gamma: Array) -> PositiveFactor | SignedFactor:
+    """The factor that suits the sign of gamma."""
+    return PositiveFactor(K, gamma) if np.all(gamma >= 0) else SignedFactor(K, gamma)
+
+
+def _scaled_lower(A: Array, s: Array, out: Array) -> Array:
+    """Lower triangle of ``diag(s) A diag(s)``; blocks of the upper one next to the diagonal are set as well."""
+    for columns in strips(len(A)):  # as rows of the transpose, which lie in memory one after the other
+        rows = slice(columns.start, None)
+        np.multiply(A.T[columns, rows], np.multiply.outer(s[columns], s[rows]), out=out.T[columns, rows])
+    return out
+
+
+def _add_scaled_lower(A: Array, s: Array, t: Array, out: Array) -> None:
+    """Add the lower triangle of ``diag(s) A diag(t)``."""
+    for columns in strips(len(A)):
+        rows = slice(columns.start, None)
+        part = np.multiply.outer(t[columns], s[rows])
+        part *= A.T[columns, rows]
+        out.T[columns, rows] += part
+
+
+def _column(w: Array, b: Array) -> Array:
+    """w (n,) in the shape that scales the rows of b, (n,) or (n, m)."""
+    return w if b.ndim == 1 else w[:, None]

@@ -1,0 +1,20 @@
+"""Scikit-learn's kernels with pullbacks: from the cotangent of a kernel matrix to the gradient of an objective."""
+
+from ggpm.kernels.distances import Distances
+from ggpm.kernels.evaluation import (
+    KernelEvaluation,
+    diag,
+    diag_pullback,
+    evaluate,
+    log_bounds,
+    log_hyper,
+    median_distance,
+    resolve_kernel,
+    shorter_starts,
+    with_log_hyper,
+)
+
+__all__ = [
+    "Distances", "KernelEvaluation", "diag", "diag_pullback", "evaluate", "log_bounds", "log_hyper", "median_distance",
+    "resolve_kernel", "shorter_starts", "with_log_hyper",
+]  # fmt: skip

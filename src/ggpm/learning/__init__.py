@@ -1,0 +1,1 @@
+"""Learning: from hyperparameters to an objective, its gradient and its maximum."""

@@ -1,0 +1,235 @@
+"""The evidence as a function of all log-hyperparameters: kernels first, then the family's."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm import kernels as kernels_module
+from ggpm.families.base import Family
+from ggpm.kernels.linalg import symmetric_dot
+from ggpm.learning import loo
+from ggpm.learning.priors import Priors
+from ggpm.learning.search import Optimum, maximise
+from ggpm.sites import Approximation, Problem
+
+Array = NDArray[np.float64]
+
+SHORT_SEARCH = 12  # iterations after which starts are compared
+# Relative precision of the optimum. Leave-one-out densities are not stationary in the sites, so that they are known
+# only about as well as the sites are; their statistical error is some hundred times as large as this.
+EVIDENCE_FTOL, LOO_FTOL = 1e-9, 1e-3
+SUBSET_FROM = 256  # rows from which the search for hyperparameters begins on a subset
+SUBSET_SHARE = 0.5  # of the subset's inverse Hessian: that of all rows, four times as many, is about this (measured)
+STEP = 1e-4  # of log-hyperparameters, for differences of kernel matrices
+INFORMED_MOST = 8  # hyperparameters; many are mostly length scales of features that do not matter, without information
+LEAST_INFORMATION = 1.0  # on a log-hyperparameter, nats: a first step is not longer than the gradient
+
+
+class Learned:
+    """A family and kernels, whose log-hyperparameters are one vector theta, with priors on it."""
+
+    family: Family
+    kernels: list
+    priors: Priors | None
+
+    @cached_property
+    def theta(self) -> Array:
+        """The current log-hyperparameters."""
+        own = self.family.log_hyper if self.family.learns_phi else np.empty(0)
+        return np.concatenate([kernels_module.log_hyper(self.kernels), own])
+
+    @property
+    def bounds(self) -> Array:
+        """Bounds of `theta`, (p, 2)."""
+        own = self.family.log_hyper_bounds if self.family.learns_phi else np.empty((0, 2))
+        return np.concatenate([kernels_module.log_bounds(self.kernels), own])
+
+    def at(self, theta: Array) -> Self:
+        """The same with other hyperparameters."""
+        if theta.shape != self.theta.shape:
+            raise ValueError(f"theta must have {self.theta.size} entries; got shape {theta.shape}.")
+        other = copy.copy(self)
+        del other.theta
+        split = theta.size - (self.family.log_hyper.size if self.family.learns_phi else 0)
+        other.kernels = kernels_module.with_log_hyper(self.kernels, theta[:split])
+        if self.family.learns_phi:
+            other.family = self.family.with_log_hyper(theta[split:])
+        return other
+
+    def inverse_information(self, approximation: Any) -> Array | None:
+        """A guess of the inverse of the objective's negative Hessian in `theta`, or None."""
+        return None
+
+    def with_prior(self, value: float, gradient: Array) -> tuple[float, Array]:
+        """An objective and its gradient in `theta`, with the log density of the priors added."""
+        if self.priors is None:
+            return value, gradient
+        log_prior, slope = self.priors.log_density(self.theta)
+        return value + log_prior, gradient + slope
+
+
+class Evidence(Learned):
+    """log q(y) and its gradient at any theta, for fixed data, family, kernels and inference method."""
+
+    def __init__(
+        self, family: Family, kernels: Sequence, X: Array, y: Array, offset: Array, inference: Any,
+        objective: str = "evidence", priors: Priors | None = None,
+    ):  # fmt: skip
+        self.objective, self.priors = objective, priors
+        self.family, self.kernels, self.X, self.y, self.offset = family, list(kernels), X, y, offset
+        self.inference = inference
+        self.cache = kernels_module.Distances(X)
+
+    def forget_distances(self) -> None:
+        """Give back the memory of the distances between rows; they are computed again when needed."""
+        self.cache = kernels_module.Distances(self.X)
+
+    @property
+    def ftol(self) -> float:
+        """Relative precision to which a search for the optimum goes."""
+        return LOO_FTOL if self.objective == "loo" else getattr(self.inference, "ftol", EVIDENCE_FTOL)
+
+    def rows(self, index: NDArray) -> Evidence:
+        """The evidence of some of the rows."""
+        other = copy.copy(self)
+        other.X, other.y, other.offset = self.X[index], self.y[index], self.offset[index]
+        other.cache = kernels_module.Distances(other.X)
+        return other
+
+    def evaluate(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
+        """Evidence, its gradient in `theta` if asked for, and the approximation behind it."""
+        evaluations, approximation = self._infer(start)
+        if not gradient:
+            return approximation.log_evidence, None, approximation
+        pulled = self._pull(evaluations, *self.inference.gradient(approximation))
+        return approximation.log_evidence, pulled, approximation
+
+    def learn(self, start: Any = None) -> tuple[float, Array, Approximation]:
+        """What the hyperparameters maximise: the objective plus the log density of their priors."""
+        value, gradient, approximation = (self.leave_one_out if self.objective == "loo" else self.evaluate)(start)
+        assert gradient is not None
+        return *self.with_prior(value, gradient), approximation
+
+    def leave_one_out(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
+        """Sum of the leave-one-out log densities, its gradient in `theta`, and the approximation behind it."""
+        evaluations, approximation = self._infer(start)
+        if not gradient:
+            return float(loo.log_densities(approximation, loo.LEARNED).sum()), None, approximation
+        values, cotangent = loo.log_densities_and_cotangent(approximation)
+        pulled = self._pull(evaluations, *self.inference.pullback(approximation, cotangent))
+        return float(values.sum()), pulled, approximation
+
+    def inverse_information(self, approximation: Approximation) -> Array | None:
+        """A guess of the inverse of the evidence's negative Hessian in `theta`; None where a subset tells more.
+
+        With its sites held, the evidence is that of ``y~ = m + U^-1 z ~ N(0, K + U^-1)``. The mean of observed and
+        expected information of such a Gaussian needs no traces (Gilmour, Thompson and Cullis 1995): it is
+        ``q_i^T (K + U^-1)^-1 q_j / 2``, where ``q_i = (dK / dtheta_i) z``, and ``-U^-1 du / dphi_i`` for the family's.
+        """
+        a, p = approximation, approximation.problem
+        if self.objective == "loo" or len(self.y) >= SUBSET_FROM or self.theta.size > INFORMED_MOST:
+            return None
+        q = []
+        for j, kernel in enumerate(self.kernels):
+            latents = slice(None) if len(self.kernels) == 1 else [j]
+            for step in STEP * np.eye(kernel.n_dims):
+                (moved,) = kernels_module.with_log_hyper([kernel], kernel.theta + step)
+                K = kernels_module.evaluate(moved, self.X, cache=self.cache).K
+                q.append(np.zeros(p.shape))
+                q[-1][:, latents] = (symmetric_dot(K, a.z[:, latents]) - a.mean[:, latents]) / STEP
+        if self.family.learns_phi:
+            w, Q = np.linalg.eigh(a.U.dense())
+            # rows that say little, or whose curvature is negative, are not to dominate
+            inverse = (Q / np.maximum(w, 1e-3 * np.max(w))[:, None, :]) @ Q.swapaxes(1, 2)
+            q += list(-np.einsum("njk,nkp->pnj", inverse, self.family.u_phi(a.mean + p.offset, p.y)))
+        pushed = [a.solution.solve(a.U.dot(right)) for right in q]
+        w, Q = np.linalg.eigh([[0.5 * np.sum(left * right) for right in pushed] for left in q])
+        guess = (Q / np.maximum(w, LEAST_INFORMATION)) @ Q.T
+        return guess if np.all(np.isfinite(guess)) else None
+
+    def _infer(self, start: Any) -> tuple[list, Approximation]:
+        evaluations = [kernels_module.evaluate(k, self.X, cache=self.cache) for k in self.kernels]
+        problem = Problem(self.family, self.y, self.offset)
+        return evaluations, self.inference.infer(problem, [e.K for e in evaluations], start)
+
+    def _pull(self, evaluations: list, cotangents: list[Array], grad_phi: Array) -> Array:
+        parts = [e.pullback(G) for e, G in zip(evaluations, cotangents)]
+        if self.family.learns_phi:
+            parts.append(grad_phi)
+        return np.concatenate(parts)
+
+
+class WarmObjective:
+    """The objective and its gradient as a function of theta; every search for a posterior starts from the best so far.
+
+    The last one may be that of a step which went much too far. ``inverse_hessian`` is what is known of it at the first
+    theta: as given, or from the evidence itself once that has been evaluated there.
+    """
+
+    def __init__(self, evidence: Any, start: Any = None, inverse_hessian: Array | None = None):
+        self.evidence, self.start, self.best, self.inverse_hessian = evidence, start, -np.inf, inverse_hessian
+
+    def __call__(self, theta: Array) -> tuple[float, Array]:
+        evidence, first = self.evidence.at(theta), self.best == -np.inf
+        value, gradient, approximation = evidence.learn(self.start)
+        if first and self.inverse_hessian is None:
+            with suppress(np.linalg.LinAlgError):
+                self.inverse_hessian = evidence.inverse_information(approximation)
+        if value > self.best:
+            self.best, self.start = value, approximation.start
+        return value, gradient
+
+
+def search(objective: WarmObjective, theta: Array, **settings: Any) -> Optimum:
+    """The maximum of an objective over theta; settings are those of `maximise`."""
+    return maximise(
+        objective, theta, objective.evidence.bounds, inverse_hessian=lambda: objective.inverse_hessian, **settings
+    )
+
+
+def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Array, Array | None]:
+    """Where the search for theta begins, with a guess of the inverse Hessian there (or None).
+
+    With many rows both are learned on a quarter of them, which costs a sixty-fourth per evaluation. The answer is
+    still the full problem's: only its start is decided here. ``starts`` are further thetas to begin from; the one
+    from which a short search climbs highest is taken.
+    """
+    n, theta = len(evidence.y), evidence.theta
+    if n < SUBSET_FROM:
+        return _best_start(evidence, [theta, *starts]), None
+    part = evidence.rows(np.sort(np.random.default_rng(0).permutation(n)[: n // 4]))
+    part.objective = "evidence"  # leave-one-out on few rows is a noisy guide
+    start, inverse_hessian = subset_start(part, starts)
+    low, high = evidence.bounds.T
+    try:
+        found = search(WarmObjective(part, None, inverse_hessian), start, ftol=max(1e-6, evidence.ftol))
+        if not np.all((found.theta > low) & (found.theta < high)):
+            # a parameter that is not needed, or a part that shows nothing: all rows decide
+            measure = Evidence.leave_one_out if evidence.objective == "loo" else Evidence.evaluate
+            at_found, at_start = (measure(evidence.at(t), gradient=False)[0] for t in (found.theta, theta))
+            return (found.theta if at_found > at_start else theta), None
+    except np.linalg.LinAlgError:
+        return theta, None
+    return found.theta, SUBSET_SHARE * found.inverse_hessian if evidence.objective == "evidence" else None
+
+
+def _best_start(evidence: Evidence, starts: Sequence[Array]) -> Array:
+    """Where a short search from one of the starts climbs highest."""
+    if len(starts) == 1:
+        return starts[0]
+    best, height = starts[0], -np.inf
+    for start in starts:
+        try:
+            found = search(WarmObjective(evidence), start, max_iter=SHORT_SEARCH, ftol=1e-4)
+        except np.linalg.LinAlgError:
+            continue
+        if found.value > height:
+            best, height = found.theta, found.value
+    return best

@@ -1,0 +1,377 @@
+"""Saving and loading of fitted models: one file, no code in it.
+
+A file is a safetensors container: arrays (training rows, encoded y, sites) and, in its metadata, one JSON document
+with everything else. A fitted posterior is determined by its kernels, the training rows, the sites' curvature and
+``z = K^-1 m``; the factorisation behind predictive variances is computed again on first use, from the same numbers
+by the same code, hence with the same result. So a file holds nothing of a solver's inner life, stays of size O(n D),
+and can be read by versions whose solvers work differently. A sparse posterior is small by itself and is stored
+whole, without the training rows.
+
+What `load` makes from a file: numbers, strings, arrays of float64, and objects of the classes listed here or handed
+over by the caller. Nothing is imported by a name in the file. A digest over all bytes tells damage; it is no
+signature, so everything is checked as if the digest were not there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.gaussian_process import kernels as sk
+from sklearn.utils.validation import check_is_fitted
+
+from ggpm.data.files import replacing
+from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor
+from ggpm.families.base import Family
+from ggpm.families.curvature import Blocks, Diagonal, Kronecker, RankOne
+from ggpm.fields.dense.posterior import Posterior, SolveLater
+from ggpm.fields.inducing.posterior import SparsePosterior
+from ggpm.kernels import log_hyper
+from ggpm.learning.objective import Evidence
+from ggpm.persistence.packing import LoadError, known_classes, pack, require, unpack
+
+__all__ = ["FORMAT", "LoadError", "load", "save"]
+
+FORMAT = 1
+"""Version of the file format; a file of a newer one is refused."""
+
+MAX_HEADER = 8 * 2**20
+"""Most bytes of JSON that `load` will parse: parsed JSON takes many times its size in memory."""
+
+ESTIMATORS = {c.__name__: c for c in (GGPRegressor, GGPClassifier, GGPOrdinalClassifier)}
+CURVATURES = {c.__name__: c for c in (Diagonal, RankOne, Kronecker, Blocks)}
+# Shapes of the curvatures' arrays in terms of n and D; a star marks those that may be absent.
+SHAPES = {
+    "Diagonal": {"gamma": "nD"},
+    "RankOne": {"gamma": "nD", "omega": "nD", "rho": "n", "nu": "nD*", "gap": "n*"},
+    "Kronecker": {"weight": "n", "matrix": "DD"},
+    "Blocks": {"values": "nDD"},
+}
+ZERO_DIGEST = "0" * 64
+
+
+# ---- saving ------------------------------------------------------------------------------------------------------
+def save(model: Any, path: str | os.PathLike) -> None:
+    """Write a fitted model to one file.
+
+    The file appears under its name only when it is complete: a crash while saving leaves what was there before.
+
+    Parameters
+    ----------
+    model : fitted GGPRegressor, GGPClassifier or GGPOrdinalClassifier
+    path : str or path
+        By convention ending in ``.ggpm``.
+
+    Examples
+    --------
+    >>> import tempfile, ggpm
+    >>> X = np.arange(10.0)[:, None]
+    >>> model = ggpm.GGPRegressor("poisson").fit(X, np.arange(10))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ggpm.save(model, f"{folder}/counts.ggpm")
+    ...     again = ggpm.load(f"{folder}/counts.ggpm")
+    >>> bool(np.all(again.predict(X) == model.predict(X)))
+    True
+    """
+    if type(model) not in ESTIMATORS.values():
+        raise TypeError(
+            f"save takes a fitted {', '.join(ESTIMATORS)}; got {type(model).__name__}. For a pipeline, save its last "
+            "step and keep the steps before it with skops or as code."
+        )
+    check_is_fitted(model)
+    content = _serialise(model)
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def _serialise(model: Any) -> bytes:
+    from safetensors.numpy import save as to_bytes
+
+    from ggpm import __version__
+
+    posterior, evidence = model.posterior_, model._evidence
+    sparse = isinstance(posterior, SparsePosterior)
+    arrays = _sparse_arrays(posterior) if sparse else _exact_arrays(posterior, evidence)
+    names = getattr(model, "feature_names_in_", None)
+    document = {
+        "sha256": ZERO_DIGEST,  # first, so that the first occurrence in the file is this one
+        "format": FORMAT,
+        "ggpm": __version__,
+        "estimator": type(model).__name__,
+        "params": {name: pack(value, name) for name, value in model.get_params(deep=False).items()},
+        "family": pack(model.family_, "family_"),
+        "kernels": [pack(kernel, "kernel_") for kernel in posterior.kernels],
+        "inference": pack(evidence.inference, "inference"),
+        "posterior": "sparse" if sparse else "exact",
+        "curvature": None if sparse else type(posterior.U).__name__,
+        "log_evidence": float(model.log_marginal_likelihood_value_),
+        "n_iter": int(model.n_iter_),
+        "converged": bool(model.converged_),
+        "feature_names": None if names is None else [str(name) for name in names],
+        "target_names": model.target_names_,
+        "target_kind": model._target_kind,
+        "classes": pack(getattr(model, "classes_", None), "classes_"),
+    }
+    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
+    contiguous = {name: np.ascontiguousarray(a, dtype=np.float64) for name, a in arrays.items()}
+    content = to_bytes(contiguous, metadata={"ggpm": text})
+    digest = hashlib.sha256(content).hexdigest()
+    return content.replace(ZERO_DIGEST.encode(), digest.encode(), 1)
+
+
+# ---- loading -----------------------------------------------------------------------------------------------------
+def load(path: str | os.PathLike, *, families: Iterable[type[Family]] = (), kernels: Iterable[type] = ()) -> Any:
+    """Read a model that `save` wrote.
+
+    Predictions on the machine that saved it are identical to the last bit. `log_marginal_likelihood` works too, at
+    any theta, since the training data are in the file (not those of a sparse model: it knows its learned value only).
+
+    Parameters
+    ----------
+    path : str or path
+    families : classes
+        Your own families that the file may contain, as classes.
+    kernels : classes
+        Your own kernels that the file may contain, as classes.
+
+    Raises
+    ------
+    LoadError
+        When the file is damaged, was made by a newer version, contains something unknown, or does not fit together.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile(suffix=".ggpm") as file:
+    ...     _ = file.write(b"not a model at all")
+    ...     file.flush()
+    ...     load(file.name)
+    Traceback (most recent call last):
+    ...
+    ggpm.LoadError: not a ggpm model file, or one that was cut short.
+    """
+    known = known_classes(tuple(families), tuple(kernels))
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        start = file.read(8)
+        length = int.from_bytes(start, "little")
+        if len(start) < 8 or length > size - 8:
+            raise LoadError("not a ggpm model file, or one that was cut short.")
+        if length > MAX_HEADER:
+            raise LoadError(f"the header has {length} bytes; at most {MAX_HEADER} are read.")
+        content = start + file.read(size - 8)
+    try:
+        return _restore(content, length, known)
+    except LoadError:
+        raise
+    # whatever else goes wrong inside comes from the content of the file, and is told as that
+    except (Exception, RecursionError) as err:
+        raise LoadError(f"the file is not a consistent model ({type(err).__name__}: {err}).") from None
+
+
+def _restore(content: bytes, length: int, known: Mapping[str, Mapping[str, type]]) -> Any:
+    from safetensors.numpy import load as from_bytes
+
+    document = _document(content, length)
+    arrays = {name: np.array(a) for name, a in from_bytes(content).items()}
+    for name, a in arrays.items():
+        require(a.dtype == np.float64, f"array {name} must be float64, not {a.dtype}")
+        require(bool(np.all(np.isfinite(a))), f"array {name} has values that are not finite")
+    kind = ESTIMATORS.get(_text(document, "estimator"))
+    if kind is None:
+        raise LoadError(f"unknown estimator {document['estimator']!r}.")
+
+    family = unpack(document.get("family"), known)
+    require(isinstance(family, Family) and type(family.latent_dim) is int, "family must be a family")
+    packed: Any = document.get("kernels")
+    require(isinstance(packed, list) and len(packed) in (1, family.latent_dim), "one kernel, or one per dimension")
+    kernels = [unpack(k, known) for k in packed]
+    require(all(isinstance(k, sk.Kernel) for k in kernels), "kernels must be kernels")
+    method = unpack(document.get("inference"), known)
+    require(hasattr(method, "infer"), "inference must be an inference method")
+    posterior: Any
+    evidence: Any
+    if document.get("posterior") == "sparse":
+        posterior, evidence = _sparse(arrays, family, kernels)
+    else:
+        posterior, evidence = _exact(_text(document, "curvature"), arrays, family, kernels, method)
+    require(not arrays, f"unknown arrays {sorted(arrays)}")
+    features = (posterior.Z if isinstance(posterior, SparsePosterior) else posterior.X).shape[1]
+
+    params: Any = document.get("params")
+    require(isinstance(params, dict), "params must be a mapping")
+    allowed = set(kind._get_param_names())
+    require(set(params) <= allowed, f"unknown parameters {sorted(set(params) - allowed)}")
+    model = kind(**{name: unpack(value, known) for name, value in params.items()})
+
+    model.family_ = family
+    model.kernel_ = kernels if isinstance(model.kernel, list | tuple) else kernels[0]
+    model.posterior_, model._evidence = posterior, evidence
+    model.theta_ = evidence.theta
+    if isinstance(posterior, SparsePosterior):
+        model.inducing_inputs_ = posterior.Z
+    model.log_marginal_likelihood_value_ = _number(document, "log_evidence")
+    model.n_iter_ = int(_number(document, "n_iter"))
+    model.converged_ = document.get("converged") is True
+    model.n_features_in_ = features
+    names = _names(document, "feature_names", features)
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
+    model.target_names_ = _names(document, "target_names", None)
+    model._target_kind = document.get("target_kind") if document.get("target_kind") in ("pandas", "polars") else None
+    _restore_classes(model, unpack(document.get("classes"), known), family)
+    _try_out(model, posterior)
+    return model
+
+
+def _document(content: bytes, length: int) -> dict[str, Any]:
+    """The JSON document, after the version and the digest were found right."""
+    try:
+        header = json.loads(content[8 : 8 + length], parse_constant=_no_constant)
+        document = json.loads(header["__metadata__"]["ggpm"], parse_constant=_no_constant)
+        version, digest = document["format"], document["sha256"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise LoadError("not a model file: no readable ggpm document in its header.") from None
+    if type(version) is not int or version < 1:
+        raise LoadError(f"the format must be a positive integer; got {version!r}.")
+    if version > FORMAT:
+        raise LoadError(f"the file has format {version}, this version reads up to {FORMAT}. Upgrade ggpm to read it.")
+    valid = isinstance(digest, str) and len(digest) == 64 and digest.isascii()
+    blank = content.replace(digest.encode(), ZERO_DIGEST.encode(), 1) if valid else b""
+    if hashlib.sha256(blank).hexdigest() != digest:
+        raise LoadError("the file is damaged: its digest does not belong to its content.")
+    return document
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+# ---- posteriors --------------------------------------------------------------------------------------------------
+def _exact_arrays(posterior: Posterior, evidence: Evidence) -> dict[str, NDArray]:
+    arrays = {"X": posterior.X, "y": evidence.y, "z": posterior.z, "offset": evidence.offset}
+    U: Any = posterior.U
+    if type(U) not in CURVATURES.values():
+        raise TypeError(f"sites of type {type(U).__name__} cannot be saved in this version.")
+    given = {field.name: getattr(U, field.name) for field in dataclasses.fields(U)}
+    return arrays | {f"U.{name}": value for name, value in given.items() if value is not None}
+
+
+def _exact(
+    curvature: str, arrays: dict[str, NDArray], family: Family, kernels: list, method: Any
+) -> tuple[Posterior, Evidence]:
+    X, y, z, offset = (_take(arrays, name) for name in ("X", "y", "z", "offset"))
+    require(X.ndim == 2 and z.ndim == 2 and len(X) > 0 and X.shape[1] > 0, "X and z must be matrices")
+    n, D = z.shape
+    require(len(X) == n and y.ndim > 0 and len(y) == n and offset.shape == (n, D), "X, y, z and offset must agree")
+    require(family.latent_dim == D, f"the family must have {D} latent dimensions")
+    U = _curvature(curvature, arrays, n, D)
+    return Posterior(kernels, X, z, SolveLater(kernels, X, U), U), Evidence(family, kernels, X, y, offset, method)
+
+
+def _curvature(name: str, arrays: dict[str, NDArray], n: int, D: int) -> Any:
+    require(name in CURVATURES, f"unknown curvature {name!r}")
+    sizes = {"n": n, "D": D}
+    fields = {}
+    for field, code in SHAPES[name].items():
+        optional, shape = code.endswith("*"), tuple(sizes[c] for c in code.rstrip("*"))
+        if optional and f"U.{field}" not in arrays:
+            continue
+        fields[field] = _take(arrays, f"U.{field}", shape)
+    return CURVATURES[name](**fields)
+
+
+def _sparse_arrays(posterior: SparsePosterior) -> dict[str, NDArray]:
+    factors = {f"L{j}": L for j, L in enumerate(posterior.L)}
+    return {"Z": posterior.Z, "v": posterior.v, "P": posterior.P, **factors}
+
+
+def _sparse(arrays: dict[str, NDArray], family: Family, kernels: list) -> tuple[SparsePosterior, NotStored]:
+    Z, v = _take(arrays, "Z"), _take(arrays, "v")
+    require(Z.ndim == 2 and v.ndim == 2 and Z.size > 0 and len(Z) == v.shape[1], "Z and v must agree")
+    D, M = v.shape
+    require(family.latent_dim == D, f"the family must have {D} latent dimensions")
+    P = _take(arrays, "P", (D, M, D, M))
+    L = [np.asfortranarray(_take(arrays, f"L{j}", (M, M))) for j in range(len(kernels))]
+    return SparsePosterior(kernels, Z, L, v, P), NotStored(family, kernels)
+
+
+class NotStored:
+    """Stands for the evidence of a sparse model that was loaded: its training rows are not in the file."""
+
+    def __init__(self, family: Family, kernels: list):
+        own = family.log_hyper if family.learns_phi else np.empty(0)
+        self.theta = np.concatenate([log_hyper(kernels), own])
+
+    def at(self, theta: Any) -> Any:
+        """Say what is missing, and what to do."""
+        raise ValueError(
+            "a sparse model is saved without its training rows, so that its evidence cannot be computed at another "
+            "theta after loading. log_marginal_likelihood() gives the learned value; fit again for more."
+        )
+
+    def evaluate(self, **_: Any) -> Any:
+        """Say what is missing, and what to do."""
+        return self.at(None)
+
+
+def _restore_classes(model: Any, classes: Any, family: Family) -> None:
+    if not hasattr(model, "predict_proba"):
+        require(classes is None, "a regressor has no classes")
+        return
+    require(isinstance(classes, np.ndarray) and classes.ndim == 1, "classes must be one row of labels")
+    support: Any = family.support
+    count = getattr(support, "n_codes", None)
+    require(family.finite and count == len(classes), f"{len(classes)} classes do not fit the family")
+    model.classes_ = classes
+
+
+def _try_out(model: Any, posterior: Posterior | SparsePosterior) -> None:
+    """Evaluate kernels and family at one row, as far as that needs no factorisation."""
+    inputs, D = (posterior.Z if isinstance(posterior, SparsePosterior) else posterior.X), model.family_.latent_dim
+    rows = [np.asarray(kernel(inputs[:1], inputs)) for kernel in posterior.kernels]
+    require(all(k.shape == (1, len(inputs)) for k in rows), "a kernel gives a matrix of the wrong shape")
+    weights = posterior.v.T if isinstance(posterior, SparsePosterior) else posterior.z
+    with np.errstate(all="ignore"):
+        latent = np.stack([rows[min(j, len(rows) - 1)] @ weights[:, j] for j in range(D)], axis=1)
+        require(bool(np.all(np.isfinite(latent))), "the latent is not finite")
+        moment = np.asarray(model.family_.moment(latent), dtype=float)
+        require(bool(np.all(np.isfinite(moment))), "the family gives no finite prediction")
+        if isinstance(posterior, Posterior):
+            require(
+                np.shape(model.family_.log_prob(latent, model._evidence.y[:1])) == (1,), "y does not fit the family"
+            )
+
+
+# ---- small checks ------------------------------------------------------------------------------------------------
+def _take(arrays: dict[str, NDArray], name: str, shape: tuple[int, ...] | None = None) -> NDArray:
+    require(name in arrays, f"the file lacks the array {name}")
+    value = arrays.pop(name)
+    require(shape is None or value.shape == shape, f"{name} must have shape {shape}, not {value.shape}")
+    return value
+
+
+def _text(document: dict[str, Any], name: str) -> str:
+    require(isinstance(document.get(name), str), f"{name} must be a name")
+    return document[name]
+
+
+def _number(document: dict[str, Any], name: str) -> float:
+    value = document.get(name)
+    require(isinstance(value, int | float) and bool(np.isfinite(value)), f"{name} must be a number")
+    return float(document[name])
+
+
+def _names(document: dict[str, Any], name: str, count: int | None) -> list[str] | None:
+    value = document.get(name)
+    if value is None:
+        return None
+    fits = isinstance(value, list) and all(isinstance(v, str) for v in value) and count in (None, len(value))
+    require(fits, f"{name} must be a list of {'' if count is None else count} names")
+    return value

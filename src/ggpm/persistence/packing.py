@@ -1,0 +1,179 @@
+"""Values as JSON and back: numbers, strings, arrays, kernels, families and inference settings.
+
+Unpacking makes objects of listed classes only, and raises `LoadError` for everything it does not know.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.gaussian_process import kernels as sk
+
+from ggpm import families
+from ggpm import sites as inference
+from ggpm.families.base import Family
+from ggpm.fields.inducing import Inducing
+from ggpm.learning import priors
+
+MAX_DEPTH = 40
+"""Deepest nesting of kernels and lists."""
+
+KERNELS = {
+    c.__name__: c
+    for c in (
+        sk.ConstantKernel, sk.WhiteKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared, sk.DotProduct,
+        sk.PairwiseKernel, sk.Sum, sk.Product, sk.Exponentiation,
+    )
+}  # fmt: skip
+# objects with settings: frozen dataclasses whose fields are plain values
+SETTINGS: dict[str, Any] = {
+    c.__name__: c for c in (*inference.INFERENCES.values(), Inducing, priors.HalfT, priors.LogNormal)
+}
+INTEGERS = ("int8", "int16", "int32", "int64")
+
+
+class LoadError(ValueError):
+    """A file that `ggpm.load` does not accept; the message says why."""
+
+    __module__ = "ggpm"
+
+
+def require(condition: bool, what: str) -> None:
+    """Raise `LoadError` unless the condition holds."""
+    if not condition:
+        raise LoadError(f"{what}.")
+
+
+def pack(value: Any, where: str) -> Any:
+    """A value as JSON: plain numbers and strings as they are, everything else as an object with one tag."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if np.isfinite(value) else {"float": str(value)}
+    if isinstance(value, list | tuple):
+        return {type(value).__name__: [pack(v, where) for v in value]}
+    if isinstance(value, np.ndarray) and (value.dtype.kind in "biufU" or _only_strings(value)):
+        kind = value.dtype.kind
+        dtype = {"O": "object", "U": "str"}.get(kind, value.dtype.name)
+        items = [pack(v, where) for v in value.ravel().tolist()]
+        return {"array": items, "dtype": dtype, "shape": list(value.shape)}
+    if isinstance(value, sk.Kernel):
+        params = {name: pack(v, where) for name, v in value.get_params(deep=False).items()}
+        return {"kernel": type(value).__name__, "params": params}
+    if isinstance(value, Family):
+        return {"family": type(value).__name__, "state": {name: pack(v, where) for name, v in vars(value).items()}}
+    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        return {"dict": {name: pack(v, where) for name, v in value.items()}}
+    if type(value) in SETTINGS.values():
+        settings = {f.name: pack(getattr(value, f.name), where) for f in dataclasses.fields(value)}
+        return {"inference": type(value).__name__, "settings": settings}
+    raise TypeError(
+        f"{where} holds a {type(value).__name__}, which a file without code cannot hold ({value!r}). Replace it "
+        f"before saving, for instance with model.set_params(optimizer=None) for an optimiser of your own: the fitted "
+        "state does not change."
+    )
+
+
+def _only_strings(value: NDArray) -> bool:
+    return value.dtype == object and all(isinstance(v, str) for v in value.ravel())
+
+
+def known_classes(user_families: tuple, user_kernels: tuple) -> dict[str, dict[str, type]]:
+    """The classes that a file may name, by kind."""
+    for c in user_families:
+        if not (isinstance(c, type) and issubclass(c, Family)):
+            raise TypeError(f"families must be classes derived from ggpm.families.Family; got {c!r}.")
+    for c in user_kernels:
+        if not (isinstance(c, type) and issubclass(c, sk.Kernel)):
+            raise TypeError(f"kernels must be classes derived from scikit-learn's Kernel; got {c!r}.")
+    return {
+        "family": {c.__name__: c for c in (*families.FAMILIES.values(), *user_families)},
+        "kernel": {**KERNELS, **{c.__name__: c for c in user_kernels}},
+        "inference": SETTINGS,
+    }
+
+
+def unpack(value: Any, known: Mapping[str, Mapping[str, type]], depth: int = 0) -> Any:
+    """The inverse of `pack`."""
+    require(depth < MAX_DEPTH, "the document is nested too deeply")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    require(isinstance(value, dict), "a bare list stands where a value is expected")
+
+    def inner(mapping: Any) -> dict[str, Any]:
+        require(isinstance(mapping, dict), "a mapping is expected")
+        return {name: unpack(v, known, depth + 1) for name, v in mapping.items()}
+
+    match value:
+        case {"float": "inf" | "-inf" | "nan" as text}:
+            return float(text)
+        case {"list": list(items)}:
+            return [unpack(v, known, depth + 1) for v in items]
+        case {"tuple": list(items)}:
+            return tuple(unpack(v, known, depth + 1) for v in items)
+        case {"dict": mapping}:
+            return inner(mapping)
+        case {"array": list(items), "dtype": str(dtype), "shape": list(shape)}:
+            return _array(items, dtype, shape)
+        case {"kernel": str(name), "params": params}:
+            return _kernel(_class(known, "kernel", name), inner(params))
+        case {"family": str(name), "state": state}:
+            return _family(_class(known, "family", name), inner(state))
+        case {"inference": str(name), "settings": settings}:
+            return _class(known, "inference", name)(**inner(settings))
+    raise LoadError(f"the document holds a value of unknown kind, with keys {sorted(map(str, value))[:4]}.")
+
+
+def _class(known: Mapping[str, Mapping[str, type]], kind: str, name: str) -> Any:
+    if name not in known[kind]:
+        argument = {"family": "families", "kernel": "kernels"}.get(kind)
+        hint = f" If it is yours, pass the class: load(path, {argument}=[...])." if argument else ""
+        raise LoadError(f"the file needs the {kind} {name!r}, which is not known here.{hint}")
+    return known[kind][name]
+
+
+def _array(items: list, dtype: str, shape: list) -> NDArray:
+    require(all(type(s) is int and s >= 0 for s in shape) and len(shape) <= 3, "an array has an odd shape")
+    if dtype in ("str", "object"):
+        require(all(isinstance(v, str) for v in items), "an array of strings holds something else")
+        out = np.array(items, dtype=object if dtype == "object" else str)
+    else:
+        require(
+            dtype in ("bool", "float32", "float64") or dtype.removeprefix("u") in INTEGERS, f"unknown dtype {dtype!r}"
+        )
+        require(all(isinstance(v, bool | int | float) for v in items), "an array of numbers holds something else")
+        out = np.array(items, dtype=dtype)
+    return out.reshape(shape)
+
+
+def _kernel(kind: type[sk.Kernel], params: dict[str, Any]) -> sk.Kernel:
+    expected = set(signature(kind).parameters)
+    require(set(params) == expected, f"{kind.__name__} has parameters {sorted(expected)}, the file {sorted(params)}")
+    for name in ("kernel", "k1", "k2"):
+        require(name not in params or isinstance(params[name], sk.Kernel), f"{name} must be a kernel")
+    if kind is sk.PairwiseKernel:
+        require(
+            isinstance(params["metric"], str) and params["pairwise_kernels_kwargs"] is None, "metric must be a name"
+        )
+    return kind(**params)
+
+
+def _family(kind: type[Family], state: dict[str, Any]) -> Family:
+    out = kind.__new__(kind)
+    for name, value in state.items():
+        present = getattr(kind, name, None)
+        fits = name.isidentifier() and not name.startswith("__")
+        require(
+            fits and not callable(present) and not isinstance(present, property), f"{name!r} is no state of a family"
+        )
+        out.__dict__[name] = value
+    missing = set(kind._get_param_names()) - set(state)
+    require(not missing, f"{kind.__name__} lacks {sorted(missing)}")
+    return out

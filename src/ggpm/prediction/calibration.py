@@ -1,0 +1,229 @@
+"""Is what a model promises what happens? Coverage, probability integral transforms and proper scores on new data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm.data import frames
+from ggpm.data.checks import check_level
+from ggpm.families.support import Circle, Simplex
+from ggpm.prediction.predictive import Predictive
+from ggpm.prediction.regions import log_density
+
+__all__ = ["Calibration", "calibration"]
+
+Array = NDArray[np.float64]
+
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+N_DRAWS = 500  # draws behind scores and depths that have no closed form, with a fixed seed
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What `calibration` found; `frame` has the numbers, `plot` draws coverage and the PIT histogram."""
+
+    levels: tuple[float, ...]
+    coverage: tuple[float, ...]
+    """Share of y within credible regions of each level."""
+    pit: Array
+    """Probability integral transforms, (m,) or (m, d), randomised for discrete y; uniform if the model is right."""
+    log_loss: float
+    """Minus the mean log predictive density."""
+    brier: float
+    """Mean squared distance of the probabilities from the indicator of what happened; nan if y is not a class."""
+    crps: float
+    """Continuous ranked probability score: circular for angles, the energy score for vectors; nan for classes."""
+    n: int
+
+    @property
+    def frame(self) -> Any:
+        """One row per measure: its name, value, what it would be if the model were right, and a standard error."""
+        pandas = frames.require("pandas")
+        rows = [
+            (f"coverage {level:.0%}", found, level, float(np.sqrt(level * (1 - level) / self.n)))
+            for level, found in zip(self.levels, self.coverage)
+        ]
+        flat = self.pit.reshape(len(self.pit), -1)
+        rows.append(("PIT mean", float(flat.mean()), 0.5, float(np.sqrt(1 / 12 / self.n))))
+        rows.append(("PIT variance", float(flat.var()), 1 / 12, float(np.sqrt(1 / 180 / self.n))))
+        for name in ("log_loss", "brier", "crps"):
+            if np.isfinite(getattr(self, name)):
+                rows.append((name, getattr(self, name), np.nan, np.nan))
+        return pandas.DataFrame(rows, columns=["measure", "value", "ideal", "standard_error"]).set_index("measure")
+
+    def pit_histogram(self, bins: int = 10) -> Array:
+        """Share of the transforms in each of ``bins`` equal bins, times the number of bins: all 1 if right."""
+        counts, _ = np.histogram(self.pit, bins=bins, range=(0.0, 1.0))
+        return counts * bins / self.pit.size
+
+    def plot(self, axes: Any = None, bins: int = 10) -> Any:
+        """Observed against promised coverage, and the PIT histogram, on two axes."""
+        if axes is None:
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError:
+                raise ImportError("pictures need matplotlib. Try: pip install ggpm[plot]") from None
+            axes = plt.subplots(1, 2, figsize=(8, 3.6))[1]
+        left, right = axes
+        left.plot([0, 1], [0, 1], color="0.6", lw=1, ls="--")
+        error = [2 * np.sqrt(p * (1 - p) / self.n) for p in self.levels]
+        left.errorbar(self.levels, self.coverage, error, fmt="o", capsize=3)
+        left.set(xlim=(0, 1), ylim=(0, 1), xlabel="promised coverage", ylabel="observed coverage")
+        right.bar((np.arange(bins) + 0.5) / bins, self.pit_histogram(bins), 1 / bins, edgecolor="white")
+        right.axhline(1.0, color="0.6", lw=1, ls="--")
+        right.set(xlim=(0, 1), xlabel="probability integral transform", ylabel="density")
+        return axes
+
+
+def calibration(
+    model: Any, X: Any, y: Any, *, offset: Any = None, levels: Sequence[float] = LEVELS, random_state: Any = 0
+) -> Calibration:
+    """Calibration report of a fitted model on data that it has not seen.
+
+    Parameters
+    ----------
+    model : fitted estimator of ggpm
+    X, y : new inputs and outputs
+    offset : as in `predict_dist`
+    levels : levels of the credible regions
+    random_state : of the randomisation of discrete transforms
+
+    Returns
+    -------
+    Calibration
+        ``coverage`` at the levels: central intervals of ordered outputs (per part for vectors), shortest arcs,
+        smallest sets of classes, highest-density regions elsewhere; ``pit``; ``log_loss``, ``brier``, ``crps``; all
+        in ``frame``, and as a picture in ``plot()``.
+
+    Examples
+    --------
+    >>> from ggpm import GGPRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 5, (80, 1))
+    >>> y = rng.poisson(np.exp(np.sin(X[:, 0])))
+    >>> report = calibration(GGPRegressor("poisson").fit(X[:50], y[:50]), X[50:], y[50:])
+    >>> bool(0.7 < report.coverage[2] <= 1.0)
+    True
+    """
+    for level in levels:
+        check_level(level, "every one of levels")
+    family = model.family_
+    predictive, codes, encoded = _predictive_at(model, X, y, offset)
+    log_p = predictive.log_prob(codes)
+    pit, depth = _transforms(predictive, codes, encoded, random_state)
+    if family.finite:
+        probabilities = predictive.probabilities()
+        chosen = _chosen(encoded)
+        inside = [_class_coverage(predictive, chosen, level) for level in levels]
+        indicator = np.eye(probabilities.shape[1])[chosen]
+        brier, crps = float(np.mean(np.sum((probabilities - indicator) ** 2, axis=1))), np.nan
+    else:
+        circle = isinstance(family.support, Circle)
+        inside = [
+            _arc_coverage(predictive, encoded, level) if circle else float(np.mean(depth <= level)) for level in levels
+        ]
+        brier, crps = np.nan, float(np.mean(_crps(predictive, encoded)))
+    return Calibration(
+        tuple(levels), tuple(inside), pit, float(-np.mean(log_p)), brier, crps, len(encoded)
+    )  # fmt: skip
+
+
+def coverage_depth(model: Any, X: Any, y: Any, *, offset: Any = None, random_state: Any = 0) -> Array:
+    """The level of the smallest credible region that contains each y, (m,); uniform if the model is right.
+
+    Regions are central intervals of ordered outputs, and else those of highest density. Vectors and compositions have
+    one region, not one per part as in `calibration`.
+
+    Examples
+    --------
+    >>> import ggpm
+    >>> x = np.arange(12.0)
+    >>> model = ggpm.GGPRegressor("gamma", optimizer=None).fit(x[:, None], x + 1)
+    >>> bool(np.all(coverage_depth(model, x[:, None], x + 1) < 1))
+    True
+    """
+    predictive, codes, encoded = _predictive_at(model, X, y, offset)
+    family = predictive.family
+    if isinstance(family.support, Circle) or (hasattr(family, "cdf") and not isinstance(family.support, Simplex)):
+        pit = predictive.pit(codes, random_state)
+        if pit.size == len(pit):
+            return np.abs(2.0 * pit.ravel() - 1.0)
+    return _density_depth(predictive, encoded, random_state)
+
+
+def _predictive_at(model: Any, X: Any, y: Any, offset: Any) -> tuple[Predictive, Any, Array]:
+    """The predictive distribution of y, out of as many trials as it has, and y in the family's two forms."""
+    codes, family = model._codes(y), model.family_
+    encoded = family.encode(codes)
+    trials = encoded.sum(axis=-1) if family.countable else None
+    predictive = model.predict_dist(X, offset=offset, trials=trials)
+    if len(predictive) != len(encoded):
+        raise ValueError(f"X has {len(predictive)} rows, y {len(encoded)}.")
+    return predictive, codes, encoded
+
+
+def _chosen(encoded: Array) -> NDArray[np.int_]:
+    """The class of each row."""
+    return encoded.argmax(axis=1) if encoded.ndim == 2 else encoded.astype(int).ravel()
+
+
+def _class_coverage(predictive: Predictive, chosen: NDArray, level: float) -> float:
+    return float(np.mean(np.asarray(predictive.interval(level))[np.arange(len(chosen)), chosen]))
+
+
+def _transforms(predictive: Predictive, codes: Any, encoded: Array, random_state: Any) -> tuple[Array, Array]:
+    """PIT, and the level of the smallest credible region that holds y (central intervals, density regions)."""
+    family = predictive.family
+    if isinstance(family.support, Circle):
+        return predictive.pit(codes), np.empty(0)
+    if hasattr(family, "cdf"):
+        pit = predictive.pit(codes, random_state)
+        return pit, np.abs(2.0 * pit - 1.0)
+    depth = _density_depth(predictive, encoded, random_state)  # no order
+    return depth, depth
+
+
+def _density_depth(predictive: Predictive, encoded: Array, random_state: Any) -> Array:
+    """Probability of what is more probable than y, randomised between equals; by draws where y is not a class."""
+    family = predictive.family
+    if family.finite:
+        p = predictive.probabilities()
+        own = p[np.arange(len(p)), _chosen(encoded)][:, None]
+        above, equal = np.sum(np.where(p > own, p, 0.0), axis=1), np.sum(np.where(p == own, p, 0.0), axis=1)
+    else:
+        draws = np.stack([family.encode(d) for d in predictive.sample(N_DRAWS, 0)])
+        own, others = log_density(predictive, encoded[None]), log_density(predictive, draws)
+        above, equal = np.mean(others > own, axis=0), np.mean(others == own, axis=0)
+        if not family.support.integer:  # y is as good as one more draw
+            equal = np.full_like(above, 1.0 / N_DRAWS)
+    return above + np.random.default_rng(random_state).uniform(size=len(above)) * equal
+
+
+def _arc_coverage(predictive: Predictive, encoded: Array, level: float) -> float:
+    """Share of angles on the shortest arc of a level."""
+    arcs = predictive._circle.shortest_arc(float(level))
+    return float(np.mean(np.mod(encoded.ravel() - arcs[:, 0], 2 * np.pi) <= arcs[:, 1] - arcs[:, 0]))
+
+
+def _crps(predictive: Predictive, encoded: Array) -> Array:
+    """E d(Y, y) - E d(Y, Y')/2, d the absolute difference, the angle between directions, or the Euclidean distance."""
+    family = predictive.family
+    draws = np.stack([family.encode(d) for d in predictive.sample(2 * N_DRAWS, 0)])
+    if family.countable:  # counts out of N: as proportions
+        draws = draws / draws.sum(axis=-1, keepdims=True)
+        encoded = encoded / encoded.sum(axis=-1, keepdims=True)
+    near = _distance(family, draws, encoded[None]).mean(axis=0)
+    apart = _distance(family, draws[:N_DRAWS], draws[N_DRAWS:]).mean(axis=0)
+    return near - 0.5 * apart
+
+
+def _distance(family: Any, a: Array, b: Array) -> Array:
+    if isinstance(family.support, Circle):  # Grimit et al. 2006: the circular CRPS
+        return np.abs(np.mod(a - b + np.pi, 2 * np.pi) - np.pi).reshape(*np.broadcast_shapes(a.shape, b.shape)[:2])
+    difference = (a - b).reshape(*np.broadcast_shapes(a.shape, b.shape)[:2], -1)
+    return np.sqrt(np.sum(difference**2, axis=-1))

@@ -1,0 +1,248 @@
+"""Expectations of a log-likelihood under the Gaussian of each row, and their own exact derivatives.
+
+With eta_s = m + R x_s, R R^T = V, and nodes x_s with weights w_s, the expected log-likelihood of a row is
+``sum_s w_s log p(y | m + R x_s)``. All derivatives here are derivatives of that sum, through the nodes: the
+bound that is computed is the bound that is climbed, whatever the accuracy. With exact expectations they are
+Bonnet's and Price's identities, d/dm = E[u] and d/dV = -E[U]/2; with finitely many nodes those identities hold
+only approximately.
+
+R is the Cholesky factor; for independent latent dimensions it is the diagonal of standard deviations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals, RankOne
+from ggpm.families.special.quadrature import matched_nodes
+from ggpm.fields.dense.posterior import batches
+from ggpm.kernels.linalg import product
+from ggpm.sites.base import Problem
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """E_q[log p] per row and its derivatives, in the parametrisation of the sites."""
+
+    value: Array
+    """(n,)."""
+    u: Array
+    """Derivative in the mean, E[u], (n, D)."""
+    U: Diagonal | Blocks
+    """Minus twice the derivative in the covariance, E[U]."""
+    blocks: Array | None = None
+    """E[U] with the coupling of the latent dimensions, (n, D, D), where it is known in closed form."""
+
+
+def root(V: Marginals, factorised: bool) -> Array:
+    """Standard deviations (n, D), or lower Cholesky factors (n, D, D)."""
+    return np.asarray(np.sqrt(V.diag) if factorised else np.linalg.cholesky(V.dense()), dtype=np.float64)
+
+
+def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
+    """Expected log-likelihood of every row under N(mean, R R^T); not-a-number becomes -inf."""
+    n, D = problem.shape
+    closed = _closed_form(problem, mean, R)
+    if closed is not None:
+        return closed
+    nodes, weights = matched_nodes(D, accuracy)
+    value, u, moment = np.empty(n), np.empty((n, D)), np.empty(R.shape)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for rows in batches(n, nodes.size):
+            eta = place(problem, mean, R, nodes, rows)
+            log_p, u_s = problem.family.log_prob_and_u(eta, problem.y[rows])
+            value[rows] = _weighted(weights, log_p)
+            u[rows], moment[rows] = _moments(u_s, nodes, weights, R.ndim == 2)
+    if R.ndim == 2:
+        return Expected(_finite(value), u, Diagonal(-moment / R))
+    return Expected(_finite(value), u, Blocks(-2.0 * cholesky_pullback(R, moment)))
+
+
+def expect_phi(problem: Problem, mean: Array, R: Array, accuracy: str) -> Array:
+    """E_q of the derivative of the log-likelihood in the family's hyperparameters, (n, p)."""
+    n, p = len(mean), problem.family.log_hyper.size
+    if p == 0:
+        return np.zeros((n, 0))
+    nodes, weights = matched_nodes(mean.shape[1], accuracy)
+    out = np.empty((n, p))
+    for rows in batches(n, nodes.size * p):
+        eta = place(problem, mean, R, nodes, rows)
+        out[rows] = _weighted(weights, problem.family.log_prob_phi(eta, problem.y[rows]))
+    return out
+
+
+def place(problem: Problem, mean: Array, R: Array, nodes: Array, rows: slice) -> Array:
+    """Nodes of eta, (S, rows, D), offset included."""
+    centre = mean[rows] + problem.offset[rows]
+    if R.ndim == 2:
+        return centre + R[rows] * nodes[:, None, :]
+    D = nodes.shape[1]
+    return centre + product(nodes, R[rows].reshape(-1, D).T).reshape(len(nodes), -1, D)
+
+
+class SiteMap:
+    """The map (m, V) -> (E[u], E[U]) of every row, to be differentiated many times at one point."""
+
+    def __init__(self, problem: Problem, mean: Array, R: Array, accuracy: str):
+        self.problem, self.mean, self.R = problem, mean, R
+        closed = _factorised_hook(problem, R)
+        self.closed = None if closed is None else closed(mean + problem.offset, R**2, problem.y, second=True)
+        if self.closed is not None:
+            return
+        self.nodes, self.weights = matched_nodes(mean.shape[1], accuracy)
+        n = len(mean)
+        self.u, self.moment = np.empty(mean.shape), np.empty(R.shape)
+        D = mean.shape[1]
+        self.second = np.empty((n, 2 * D, 2 * D)) if R.ndim == 2 else None
+        self.U: list[tuple[slice, Curvature]] = []
+        for rows in batches(n, self.nodes.size):
+            eta = place(problem, mean, R, self.nodes, rows)
+            u = problem.family.log_prob_and_u(eta, problem.y[rows])[1]
+            self.u[rows], self.moment[rows] = _moments(u, self.nodes, self.weights, R.ndim == 2)
+            U = problem.family.U(eta, problem.y[rows])
+            if self.second is None:
+                self.U.append((rows, U))
+            else:
+                self.second[rows] = second_moments(U, self.nodes, self.weights)
+
+    def pullback(self, a: Array, B: Array) -> tuple[Array, Array]:
+        """Derivative of <a, E[u]> + <B, E[U]> in the means (n, D) and covariances (B's shape)."""
+        if self.closed is not None:
+            c = self.closed  # E[u] and E[U] are its derivatives in the mean and, times -2, in the variance
+            return (
+                np.einsum("njk,nk->nj", c.d_mean_mean, a) - 2.0 * np.einsum("njk,nk->nj", c.d_mean_var, B),
+                np.einsum("nkj,nk->nj", c.d_mean_var, a) - 2.0 * np.einsum("njk,nk->nj", c.d_var_var, B),
+            )
+        R, x, w, D = self.R, self.nodes, self.weights, a.shape[1]
+        if self.second is not None:
+            # E[U]_j = -sum_s w u_j x_j / R_j; u and its product with x move by -U and -U x
+            moved = np.einsum("njk,nk->nj", self.second, np.concatenate([-a, B / R], axis=1))
+            return moved[:, :D], (moved[:, D:] + B * self.moment / R**2) / (2.0 * R)
+        M_bar, R_bar = self._explicit(B)
+        m_bar = np.empty_like(a)
+        for rows, U in self.U:
+            u_bar = a[rows] + np.einsum("njk,sk->snj", M_bar[rows], x, optimize=True)
+            eta_bar = -w[:, None, None] * U.dot(u_bar)
+            m_bar[rows] = eta_bar.sum(axis=0)
+            R_bar[rows] += np.einsum("snj,sk->njk", eta_bar, x, optimize=True)
+        return m_bar, cholesky_pullback(R, R_bar)
+
+    def pullback_phi(self, a: Array, B: Array) -> Array:
+        """Derivative of <a, E[u]> + <B, E[U]> in the family's hyperparameters, (p,)."""
+        x, p = self.nodes, self.problem
+        M_bar = -B / self.R if self.R.ndim == 2 else self._explicit(B)[0]
+        total = np.zeros(p.family.log_hyper.size)
+        for rows in batches(len(a), x.size * total.size):
+            if self.R.ndim == 2:
+                u_bar = a[rows] + x[:, None, :] * M_bar[rows]
+            else:
+                u_bar = a[rows] + np.einsum("njk,sk->snj", M_bar[rows], x, optimize=True)
+            u_phi = p.family.u_phi(place(p, self.mean, self.R, x, rows), p.y[rows])
+            total += np.einsum("s,snj,snjp->p", self.weights, u_bar, u_phi, optimize=True)
+        return total
+
+    def _explicit(self, B: Array) -> tuple[Array, Array]:
+        """Cotangents of M = tril(sum_s w u x^T) and of R where E[U] names it, for blocks."""
+        # E[U] = -C^T P C with C = R^-1, P = Phi(Q) + Phi(Q)^T, Q = R^T M
+        R, M = self.R, self.moment
+        C = np.linalg.inv(R)
+        P = _phi(R.swapaxes(1, 2) @ M)
+        P_bar = -C @ B @ C.swapaxes(1, 2)
+        C_bar = -2.0 * P @ C @ B
+        Q_bar = 2.0 * np.tril(P_bar, -1) + P_bar * np.eye(R.shape[-1])
+        R_bar = -C.swapaxes(1, 2) @ C_bar @ C.swapaxes(1, 2) + M @ Q_bar.swapaxes(1, 2)
+        return np.tril(R @ Q_bar), R_bar
+
+
+def second_moments(U: Curvature, nodes: Array, weights: Array) -> Array:
+    """``sum_s w_s [1; x_s] U_s [1, x_s]`` for every row, (n, 2D, 2D), U in nodes × rows."""
+    S, D = nodes.shape
+    both = np.concatenate([np.ones((S, D)), nodes], axis=1)  # (S, 2D)
+    if isinstance(U, RankOne):
+        out = -_outer(np.sqrt(U.rho * weights[:, None])[..., None] * U.omega, both)
+        diagonal = U.gamma
+    elif isinstance(U, Diagonal):
+        out, diagonal = np.zeros((U.gamma.shape[1], 2 * D, 2 * D)), U.gamma
+    else:
+        values = np.tile(U.dense(), (1, 1, 2, 2)) * both[:, None, :, None] * both[:, None, None, :]
+        return _weighted(weights, values)
+    j = np.arange(D)
+    for rows, columns, x in ((0, 0, np.ones((S, D))), (0, D, nodes), (D, 0, nodes), (D, D, nodes**2)):
+        out[:, rows + j, columns + j] += np.einsum("sj,snj->nj", weights[:, None] * x, diagonal, optimize=True)
+    return out
+
+
+def _outer(omega: Array, both: Array) -> Array:
+    wide = np.concatenate([omega, omega], axis=-1)
+    wide *= both[:, None, :]
+    wide = np.ascontiguousarray(wide.swapaxes(0, 1))  # (n, S, 2D)
+    return wide.swapaxes(1, 2) @ wide
+
+
+def expected_blocks(problem: Problem, mean: Array, R: Array) -> Array:
+    """E[U] as full blocks (n, D, D), from few nodes: good enough for the direction of a step."""
+    nodes, weights = matched_nodes(mean.shape[1], "coarse")
+    n, D = mean.shape
+    out = np.empty((n, D, D))
+    for rows in batches(n, nodes.size * 4):
+        U = problem.family.U(place(problem, mean, R, nodes, rows), problem.y[rows])
+        out[rows] = second_moments(U, np.zeros_like(nodes), weights)[:, :D, :D]
+    return out
+
+
+def cholesky_pullback(R: Array, R_bar: Array) -> Array:
+    """Symmetric derivative in V from the derivative in its lower Cholesky factor R, (n, D, D)."""
+    C = np.linalg.inv(R)
+    P = _phi(R.swapaxes(-1, -2) @ np.tril(R_bar))
+    return 0.5 * C.swapaxes(-1, -2) @ P @ C
+
+
+def _phi(Q: Array) -> Array:
+    """The symmetric matrix with the lower triangle of Q."""
+    lower = np.tril(Q, -1)
+    return lower + lower.swapaxes(-1, -2) + Q * np.eye(Q.shape[-1])
+
+
+def _weighted(weights: Array, values: Array) -> Array:
+    """``sum_s w_s values_s``."""
+    return product(weights[None], values.reshape(len(weights), -1)).reshape(values.shape[1:])
+
+
+def _moments(u: Array, nodes: Array, weights: Array, factorised: bool) -> tuple[Array, Array]:
+    """sum_s w u_s, and sum_s w u_s x_s: elementwise (n, D), or the lower triangle of the outer product."""
+    if factorised:
+        return _weighted(weights, u), np.stack([_weighted(weights * x, u[:, :, j]) for j, x in enumerate(nodes.T)], 1)
+    return _weighted(weights, u), np.tril(np.einsum("snj,sk->njk", u, weights[:, None] * nodes))
+
+
+def _closed_form(problem: Problem, mean: Array, R: Array) -> Expected | None:
+    """A family's own expectation, if it has one."""
+    coupled = _factorised_hook(problem, R)
+    if coupled is not None:
+        c = coupled(mean + problem.offset, R**2, problem.y)
+        return Expected(_finite(c.value), c.d_mean, Diagonal(-2.0 * c.d_var), -c.d_mean_mean)
+    closed = getattr(problem.family, "expected_log_prob", None)
+    if closed is None:
+        return None
+    variance = R**2 if R.ndim == 2 else np.einsum("njk,njk->nj", R, R)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = closed(mean + problem.offset, variance, problem.y)
+    if found is None:
+        return None
+    value, d_mean, d_var = found
+    curvature = Diagonal(-2.0 * d_var)
+    return Expected(_finite(value), d_mean, curvature if R.ndim == 2 else Blocks(curvature.dense()))
+
+
+def _factorised_hook(problem: Problem, R: Array):
+    """A family's expectation over independent latents that its likelihood couples, or None."""
+    return getattr(problem.family, "expected_log_prob_factorised", None) if R.ndim == 2 else None
+
+
+def _finite(value: Array) -> Array:
+    return np.where(np.isfinite(value), value, -np.inf)
