@@ -14,12 +14,12 @@ $(VENV)/made:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	touch $@
 
-# the light environment of a user, and the full one of a developer
-$(VENV)/user: pyproject.toml $(VENV)/made
+# the light environment of a user, and the full one of a developer; __init__.py holds the version that is installed
+$(VENV)/user: pyproject.toml src/ggpm/__init__.py $(VENV)/made
 	$(BIN)/python -m pip install --quiet -e ".[cli]"
 	touch $@
 
-$(VENV)/ready: pyproject.toml $(VENV)/made
+$(VENV)/ready: pyproject.toml src/ggpm/__init__.py $(VENV)/made
 	$(BIN)/python -m pip install --quiet -e ".[test]"
 	touch $@ $(VENV)/user
 

@@ -177,22 +177,6 @@ def test_a_target_without_a_name_is_asked_for(folder, tmp_path):
         assert "give --target" in run(*command, code=2).stderr
 
 
-def test_every_flag_in_a_hint_exists_and_every_hint_in_the_library_is_translated():
-    import pathlib
-
-    import ggpm
-    from ggpm.cli.terminal import FLAGS
-
-    options = {o for command in main.commands.values() for p in command.params for o in p.opts}
-    source = "".join(
-        p.read_text() for p in pathlib.Path(ggpm.__file__).parent.rglob("*.py") if p.name != "_terminal.py"
-    )
-    source = re.sub(r'"\n\s+f?"', "", source)  # strings that are continued on the next line
-    for python, flag in FLAGS:
-        assert set(re.findall(r"--\w+", flag)) <= options, flag
-        assert python.search(source), f"no message says {python.pattern}"
-
-
 def test_predictions_carry_the_columns_that_are_kept(folder, tmp_path):
     model, data = folder / "wind.ggpm", folder / "data.csv"
     table = pd.read_csv(data)

@@ -11,7 +11,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Sequence
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 HOMES = {
@@ -31,13 +31,29 @@ HOMES = {
     "solvers": "fields.dense",
     "sparse": "fields.inducing",
     "sparse.cluster": "data.cluster",
+    "sparse.data": "data.door",
     "sparse.inducing": "fields.inducing.points",
+    "sparse.kinds": "data.kinds",
+    "sparse.lazy": "prediction.lazy",
     "sparse.parquet": "data.parquet",
     "sparse.rows": "data.rows",
     "summaries": "prediction.summaries",
     "tables": "data.tables",
 }
-"""Old path below ``ggpm.`` and where its content lives now."""
+"""Old path below ``ggpm.`` and where its content lives now; what lies below it is found below the new one."""
+
+
+def home_of(name: str) -> str | None:
+    """New name of a module that is called by its old one; None if the name is not an old one.
+
+    >>> home_of("ggpm.inference.laplace"), home_of("ggpm.sparse.rows"), home_of("ggpm.kernels")
+    ('ggpm.sites.laplace', 'ggpm.data.rows', None)
+    """
+    package, _, path = name.partition(".")
+    head, _, below = path.partition(".")
+    if package != "ggpm" or head not in HOMES:
+        return None
+    return f"ggpm.{HOMES[path] if path in HOMES else f'{HOMES[head]}.{below}'}"
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -46,12 +62,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        package, _, rest = fullname.partition(".")
-        head, _, tail = rest.partition(".")
-        if package != "ggpm" or (rest not in HOMES and HOMES.get(head) not in ("paper", "sites")):
-            return None
-        home = HOMES.get(rest) or f"{HOMES[head]}.{tail}"
-        return importlib.machinery.ModuleSpec(fullname, self, loader_state=f"ggpm.{home}")
+        home = home_of(fullname)
+        return None if home is None else importlib.machinery.ModuleSpec(fullname, self, loader_state=home)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         # the import machinery writes the old name into the module it is given: keep the real one out of its hands
@@ -60,6 +72,11 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         assert module.__spec__ is not None
         sys.modules[module.__name__] = importlib.import_module(module.__spec__.loader_state)
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Code that runs the new module, for ``python -m`` with an old path."""
+        code = f"import runpy; runpy.run_module({home_of(fullname)!r}, run_name='__main__', alter_sys=True)"
+        return compile(code, fullname, "exec")
 
 
 class Package(ModuleType):
@@ -73,5 +90,6 @@ class Package(ModuleType):
 def install() -> None:
     """Answer for old paths from now on."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.append(_Finder())
+        # before the finder of files, which would find what lies below an old package a second time
+        sys.meta_path.insert(0, _Finder())
     sys.modules["ggpm"].__class__ = Package

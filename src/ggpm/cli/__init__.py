@@ -34,7 +34,7 @@ from ggpm.data.tables import (
     target_of,
     write_table,
 )
-from ggpm.data.text import did_you_mean
+from ggpm.data.text import Message, did_you_mean
 
 CLASSIFIERS = ("categorical", "bernoulli", "ordinal")
 UNITS = ("degrees", "radians", "hours")
@@ -48,7 +48,7 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except (ValueError, TypeError, TableError, np.linalg.LinAlgError, MemoryError, ImportError, OSError) as error:
-            raise Fault(in_flags(str(error))) from error
+            raise Fault(in_flags(error)) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), "reproduce"])
@@ -125,7 +125,7 @@ def fit(data: str, target: str, family: str, out: str, as_json: bool, **options:
         try:
             _watched(model, bar).fit(X, y, offset=offset)
         except ValueError as error:
-            raise ValueError(f"{data}, target {target!r}: {error}") from error
+            raise ValueError(Message(f"{data}, target {target!r}: ", error)) from error
     features, score = list(map(str, X.columns)), float(model.score(X, y, offset=offset))
     told = {"family": family, "rows": len(X), "features": features, "target": targets, "training_score": score}
     _finish(model, out, as_json, told)
@@ -143,7 +143,7 @@ def _fit_streamed(data: str, targets: list[str], family: str, out: str, as_json:
         try:
             _watched(model, bar).fit(rows)
         except ValueError as error:
-            raise ValueError(f"{data}, target {', '.join(targets)!r}: {error}") from error
+            raise ValueError(Message(f"{data}, target {', '.join(targets)!r}: ", error)) from error
     told = {"family": family, "rows": rows.n_rows, "features": features, "target": targets}
     _finish(model, out, as_json, told)
 
@@ -172,7 +172,7 @@ def _is_parquet(path: str) -> bool:
 
 def _watched(model: Any, bar: Waiting) -> Any:
     """The model, telling the bar of every evaluation of its objective."""
-    model._listener = lambda what, run, calls, value: bar.tell(f"{what} {value:.2f}, evaluation {calls}")
+    model.listener = lambda what, run, calls, value: bar.tell(f"{what} {value:.2f}, evaluation {calls}")
     return model
 
 
@@ -318,7 +318,7 @@ def evaluate(
 
                 result = result | calibration(fitted, X, y, offset=extra).frame["value"].to_dict()
         except ValueError as error:
-            raise ValueError(f"{data}, target {', '.join(names)}: {error}") from error
+            raise ValueError(Message(f"{data}, target {', '.join(names)}: ", error)) from error
     tell(result, as_json)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -14,32 +13,21 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-# messages of the library speak Python: what its advice is called here
-FLAGS = tuple(
-    (re.compile(python), flag)
-    for python, flag in (
-        (r'VonMises\(units="(\w+)"\)', r"--units \1"),
-        (r"units=\(0, 365\.25\)", "--units 0,365.25"),
-        (r"Dirichlet\(closure=True\)", "--closure"),
-        (r'Dirichlet\(zeros="(\w+)"\)', r"--zeros \1"),
-        (r"zeros_epsilon", "0.001"),
-        (r"offset=log\(exposure\)", "--offset, a column of log(exposure)"),
-        (r"GGPClassifier", "--family categorical"),
-        (r"GGPOrdinalClassifier", "--family ordinal"),
-        (r"Pass order=\[\.\.\.\], lowest first, or an ordered categorical", "Give --order, lowest first"),
-        (r"\border must list", "--order must list"),
-        (r"n_restarts_optimizer=(\d+)", r"--restarts \1"),
-        (r"inducing=None for exact inference", "leave out --inducing for exact inference"),
-        (r"\binducing must be", "--inducing must be"),
-        (r"inference=Laplace\(max_iter=500\)( \(or Variational\))?", "--inference variational"),
-        (r"inference='(\w+)'", r"--inference \1"),
-        (r": y / np\.linalg\.norm\(y, axis=1, keepdims=True\)", ""),
-        (r" \(for example with sklearn\.compose\.TransformedTargetRegressor\), or set phi, phi_bounds and the kernel's "
-         "bounds", " before fitting"),
-        (r"plot_class_map", "--kind classes"),
-        (r"plot_(\w+)", r"--kind \1"),
-    )
-)  # fmt: skip
+from ggpm.data.text import Hint, Message
+
+FLAGS = {
+    "closure": "--closure",
+    "family": "--family",
+    "inducing": "--inducing",
+    "inference": "--inference",
+    "n_restarts_optimizer": "--restarts",
+    "offset": "--offset",
+    "order": "--order",
+    "picture": "--kind",
+    "units": "--units",
+    "zeros": "--zeros",
+}
+"""Settings of the library, as hints call them, and the option that sets each here."""
 err = Console(stderr=True)
 
 
@@ -90,15 +78,37 @@ def warnings_told() -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    for warning in {str(w.message) for w in caught if issubclass(w.category, UserWarning)}:
-        err.print(f"[yellow]Warning:[/] {plain(in_flags(warning))}", highlight=False, soft_wrap=True)
+    told = [in_flags(w.message) for w in caught if isinstance(w.message, UserWarning)]
+    for warning in dict.fromkeys(told):
+        err.print(f"[yellow]Warning:[/] {plain(warning)}", highlight=False, soft_wrap=True)
 
 
-def in_flags(message: str) -> str:
-    """A message of the library in the words of this command."""
-    for python, flag in FLAGS:
-        message = python.sub(flag, message)
-    return message
+def in_flags(told: BaseException) -> str:
+    """Text of an error or a warning of the library, with its advice in options of this command.
+
+    >>> from ggpm.data.text import Hint, Message
+    >>> in_flags(ValueError(Message("Try ", Hint("inference='taylor'", "inference", "taylor"), ".")))
+    'Try --inference taylor.'
+    """
+    return "".join(part if isinstance(part, str) else _option(part) for part in Message(told).parts)
+
+
+def _option(hint: Hint) -> str:
+    """A hint in the words of this command; nothing where only a Python user can follow it."""
+    if hint.setting is None:
+        return ""
+    if hint.setting not in FLAGS:
+        return str(hint.value)  # what it is set to is all that can be said of it
+    flag, value = FLAGS[hint.setting], hint.value
+    if value is None or value is True:
+        return flag
+    if value is False:
+        return f"leave out {flag}"
+    if value is ...:
+        return f"Give {flag}"
+    if hint.setting == "offset":
+        return f"{flag}, a column of {value}"
+    return f"{flag} {','.join(map(str, value)) if isinstance(value, tuple) else value}"
 
 
 class Fault(click.ClickException):

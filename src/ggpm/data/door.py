@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.checks import as_numbers, as_offset, check_labels, check_squares
-from ggpm.data.rows import Chunk
-from ggpm.families.base import Family
+from ggpm.data.rows import Chunk, Rows
+from ggpm.data.text import Message
+
+if TYPE_CHECKING:
+    from ggpm.families.base import Family
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is known of the columns of X."""
+
+    count: int
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is known of y: the names of its columns, the kind of frame it came in, and its labels (classifiers)."""
+
+    names: list[str] | None = None
+    kind: str | None = None
+    classes: NDArray | None = None
 
 
 @dataclass(frozen=True)
@@ -28,7 +48,7 @@ class Preparation:
         try:
             y = self.family.encode(chunk.y if self.classes is None else codes_of(chunk.y, self.classes))
         except ValueError as err:
-            raise ValueError(f"{where(chunk)}: {err}") from None
+            raise ValueError(Message(f"{where(chunk)}: ", err)) from None
         if len(y) != len(X):
             raise ValueError(f"{where(chunk)}: X has {len(X)} rows and y {len(y)}. Give both the same partitions.")
         return Chunk(
@@ -108,6 +128,11 @@ def take(chunk: Chunk, indices: NDArray[np.int64]) -> Chunk:
         None if chunk.offset is None else np.asarray(chunk.offset)[rows],
         chunk.start,
     )
+
+
+def take_rows(rows: Rows, indices: NDArray[np.int64]) -> Chunk:
+    """The rows with these numbers, in the order of their numbers, as one chunk."""
+    return joined(rows.collect(take, (np.sort(indices),)))
 
 
 def joined(chunks: list[Chunk]) -> Chunk:

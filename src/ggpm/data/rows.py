@@ -20,6 +20,19 @@ Task = Callable[..., Statistics]
 
 # Doubles in the arrays that one chunk of rows may take while it is worked on: 64 MiB.
 CHUNK_DOUBLES = 2**23
+# Doubles that one batch of rows may take per array where there are many arrays: 32 MiB.
+BATCH_DOUBLES = 2**22
+
+
+def batches(m: int, per_row: int) -> Iterator[slice]:
+    """Slices of rows whose arrays of ``per_row`` doubles stay within the batch limit.
+
+    >>> list(batches(5, BATCH_DOUBLES // 2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    size = max(1, BATCH_DOUBLES // max(per_row, 1))
+    for start in range(0, m, size):
+        yield slice(start, min(start + size, m))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,59 @@
-"""Words for messages."""
+"""Words for messages: advice that a program other than Python can say in its own words, and names that are near."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Hint:
+    """Advice inside a message, as a Python user reads it and as data for everybody else.
+
+    ``setting`` is the name of what can be set: a parameter of an estimator or a family, "family" or "picture"; None
+    for advice that only a Python user can follow. ``value`` is what to set it to: a value, True to switch it on, False
+    to leave it out, ``...`` for one that the user must find, None where the setting is only named.
+
+    >>> str(Hint("inference='taylor'", "inference", "taylor"))
+    "inference='taylor'"
+    """
+
+    python: str
+    setting: str | None = None
+    value: Any = None
+
+    def __str__(self) -> str:
+        return self.python
+
+
+class Message(str):
+    """Text of an error or a warning that remembers which of its parts are hints.
+
+    It is joined from text, hints and errors, whose message is taken over with its hints. Python users read it as any
+    other text; who has other words for the hints joins the parts anew.
+
+    >>> advice = Message("row 2 is off. Try ", Hint("Dirichlet(closure=True)", "closure", True), ".")
+    >>> advice
+    'row 2 is off. Try Dirichlet(closure=True).'
+    >>> Message("soil.csv: ", ValueError(advice)).parts[2].setting
+    'closure'
+    """
+
+    parts: tuple[str | Hint, ...]
+
+    def __new__(cls, *parts: str | Hint | BaseException) -> Self:
+        flat: list[str | Hint] = []
+        for part in parts:
+            if isinstance(part, BaseException):
+                part = part.args[0] if part.args and isinstance(part.args[0], Message) else str(part)
+            flat.extend(part.parts if isinstance(part, Message) else [part])
+        self = super().__new__(cls, "".join(map(str, flat)))
+        self.parts = tuple(flat)
+        return self
+
+    def __getnewargs__(self) -> tuple[str | Hint, ...]:  # type: ignore[override]  # str has one part, the text
+        return self.parts
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

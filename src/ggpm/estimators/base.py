@@ -1,10 +1,12 @@
-"""What the estimators share: settings, learning, the latent posterior, predictive distributions."""
+"""The estimator that all three are: settings, learning, the latent posterior, predictive distributions."""
 
 from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from functools import partial
 from inspect import signature
 from typing import Any, Self
@@ -12,23 +14,30 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ggpm.data import frames
 from ggpm.data.checks import as_numbers, as_offset, check_squares, check_whole, refuse_masked
+from ggpm.data.door import Target
 from ggpm.data.kinds import is_dask, is_streamed
-from ggpm.data.text import did_you_mean
+from ggpm.data.text import Hint, Message, did_you_mean
+from ggpm.estimators.intake import columns_of, prepared, source_of, target_of
 from ggpm.estimators.output import FramedOutput
 from ggpm.families.base import Family
-from ggpm.fields.dense.posterior import Posterior, SolveLater
+from ggpm.fields.base import Field
+from ggpm.fields.dense import DenseField
+from ggpm.fields.inducing.field import InducingField
+from ggpm.fields.inducing.points import settings_of
+from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.kernels import median_distance, resolve_kernel, shorter_starts
 from ggpm.learning import priors
-from ggpm.learning.loo import LeaveOneOut, leave_one_out
-from ggpm.learning.objective import Evidence, WarmObjective, search, subset_start
-from ggpm.learning.search import Optimum, warn_unconverged
+from ggpm.learning.fit import Fit, Learned, Search, learn, learn_in_samples
+from ggpm.learning.objective import Evidence
+from ggpm.prediction.loo import LeaveOneOut, leave_one_out
 from ggpm.prediction.predictive import Predictive
-from ggpm.sites import INFERENCES, Approximation
+from ggpm.sites import INFERENCES, Rule
 
 Array = NDArray[np.float64]
 
@@ -36,7 +45,8 @@ Array = NDArray[np.float64]
 class GGP(FramedOutput, BaseEstimator):
     """What the three estimators share: learning, the latent posterior, predictive distributions."""
 
-    _listener: Callable[[str, int, int, float], None] | None = None  # of the search; set by progress bars
+    listener: Callable[[str, int, int, float], None] | None = None
+    """Called during the search with (what, run, evaluation, value); set by progress bars."""
 
     def __init__(
         self,
@@ -84,92 +94,127 @@ class GGP(FramedOutput, BaseEstimator):
         True
         """
         # all work happens on a copy, so that a failed fit leaves this estimator as it was
-        work = copy.copy(self)
-        work._fit(X, y, offset)
-        if self.optimizer is not None:
-            work._warn_of_bounds()
-        self.__dict__.clear()  # names of an earlier fit must not outlive it
-        self.__dict__.update(vars(work))
+        fit = copy.copy(self)._fit(X, y, offset)
+        self._adopt(fit)
+        for note in (*fit.notes, *([] if self.optimizer is None else self._notes_on_bounds())):
+            warnings.warn(note, ConvergenceWarning, stacklevel=2)
         return self
 
-    def _fit(self, X: Any, y: Any, offset: Any) -> None:
+    def _adopt(self, fit: Fit) -> None:
+        """Set the public attributes from a fit, and nothing of an earlier one: the only place that does."""
+        kept = {name: value for name, value in vars(self).items() if not name.endswith("_")}
+        self.__dict__.clear()
+        self.__dict__.update(kept)
+        self.fit_ = fit
+        self.family_ = fit.family
+        self.kernel_ = fit.kernels if isinstance(self.kernel, list | tuple) else fit.kernels[0]
+        self.theta_ = fit.theta
+        self.posterior_ = fit.posterior
+        self.log_marginal_likelihood_value_ = fit.log_evidence
+        self.n_iter_ = fit.n_iter
+        self.converged_ = fit.converged
+        self.target_names_ = fit.target.names
+        self.n_features_in_ = fit.columns.count
+        if fit.columns.names is not None:
+            self.feature_names_in_ = np.array(fit.columns.names, dtype=object)
+        if fit.target.classes is not None:
+            self.classes_ = fit.target.classes
+        if isinstance(fit.posterior, InducingPosterior):
+            self.inducing_inputs_ = fit.posterior.Z
+
+    @classmethod
+    def from_fit(cls, params: Mapping[str, Any], fit: Fit) -> Self:
+        """An estimator with these parameters that is fitted already: what `ggpm.load` makes.
+
+        >>> from ggpm import GGPRegressor
+        >>> model = GGPRegressor("poisson").fit(np.arange(8.0)[:, None], np.arange(8))
+        >>> GGPRegressor.from_fit(model.get_params(), model.fit_).converged_
+        True
+        """
+        model = cls(**params)
+        model._adopt(fit)
+        return model
+
+    def _fit(self, X: Any, y: Any, offset: Any) -> Fit:
         check_whole(self.n_restarts_optimizer, "n_restarts_optimizer", 0)
         refuse_masked(X, "X")
-        self.target_names_, self._target_kind = frames.names_of(y), frames.kind_of(y)
+        if self.objective not in ("evidence", "loo"):
+            raise ValueError(f"objective must be 'evidence' or 'loo'; got {self.objective!r}.")
         if self.inducing is not None or is_streamed(X):
             if self.objective != "evidence":
                 raise ValueError(f"with inducing points objective must be 'evidence'; got {self.objective!r}.")
-            from ggpm.fields.inducing.fitting import fit_sparse
+            return self._fit_inducing(X, y, offset)
+        return self._fit_dense(X, y, offset)
 
-            return fit_sparse(self, X, y, offset)
+    def _fit_dense(self, X: Any, y: Any, offset: Any) -> Fit:
         X = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=1)
         check_squares(X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        family, y = self._resolve_family(y)
-        check_consistent_length(X, y)
-        inference = self._resolve_inference()
-        D = family.latent_dim
-        kernels = resolve_kernel(self.kernel, D, X)
+        family, encoded, classes = self.resolve_family(y)
+        check_consistent_length(X, encoded)
+        field = DenseField(X, encoded, as_offset(offset, len(X), family.latent_dim))
+        evidence = self._evidence(family, X, field)
+        learned = Learned(evidence)
+        if self.optimizer is not None and evidence.theta.size:
+            seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
+            others = shorter_starts(evidence.theta) if self.kernel is None else []
+            learned = learn(evidence, self._search(np.random.default_rng(seed)), others)
+        fit = learned.fit(columns_of(self), target_of(y, classes))
+        field.forget()
+        return fit
+
+    def _fit_inducing(self, X: Any, y: Any, offset: Any) -> Fit:
+        if self.inducing is None:
+            raise ValueError(
+                Message(
+                    f"X is a {type(X).__name__}, whose rows are read in chunks: exact inference needs all of them "
+                    "at once. ",
+                    Hint("Pass inducing=M", "inducing", ...),
+                    ", the number of inducing points (for example 256).",
+                )
+            )
+        settings = settings_of(self.inducing)
+        raw, columns, names = source_of(self, X, y, offset, settings.chunk_rows)
+        Z = settings.given(raw.n_features)
+        if Z is None and int(settings.points) > raw.n_rows:  # type: ignore[arg-type]
+            raise ValueError(
+                Message(
+                    Hint("inducing", "inducing"),
+                    f" must be at most the number of rows; got {settings.points!r} for {raw.n_rows} row(s).",
+                )
+            )
+        state = check_random_state(0 if self.random_state is None else self.random_state)
+        rng = np.random.default_rng(state.randint(2**31 - 1))
+        sample = settings.sample(raw.n_rows, rng)
+        family, classes, rows, picked = prepared(self, raw, y, sample, hasattr(self, "predict_proba"))
+        kernels = resolve_kernel(self.kernel, family.latent_dim, picked.X)
+        if Z is None:
+            Z = settings.choose(picked.X, kernels, int(rng.integers(2**31 - 1)))
+        evidence = self._evidence(family, picked.X, InducingField(rows, Z, settings.jitter))
+        learned = Learned(evidence)
+        if self.optimizer is not None:
+            learned = learn_in_samples(evidence, settings, sample, self._search(rng))
+        return learned.fit(columns, Target(names, frames.kind_of(y), classes))
+
+    def _evidence(self, family: Family, X: Array, field: Field) -> Evidence:
+        """What is to be maximised; X are the rows that the kernel's scale is taken from."""
+        kernels = resolve_kernel(self.kernel, family.latent_dim, X)
         names, length = priors.names_of(kernels, family), median_distance(X) if self.kernel is None else 1.0
         prior = priors.resolve(self.priors, names, self.kernel is None, family, length)
-        evidence = Evidence(family, kernels, X, y, as_offset(offset, len(X), D), inference, self.objective, prior)
-        n_iter, optimum_converged, start = 0, True, None
-        if self.optimizer is not None and evidence.theta.size:
-            optimum, start = self._maximise(evidence)
-            evidence = evidence.at(optimum.theta)
-            n_iter, optimum_converged = optimum.n_iter, optimum.converged
-            if not optimum.converged:
-                warn_unconverged(
-                    f"the hyperparameter search stopped early ({optimum.message}). Scale the inputs, widen the bounds, "
-                    "or try n_restarts_optimizer=3."
-                )
-        value, _, approximation = evidence.evaluate(start=start, gradient=False)
-        if not approximation.converged:
-            warn_unconverged(
-                "the posterior mode was not found to full precision; predictions may be off. Try "
-                "inference=Laplace(max_iter=500) (or Variational), another kernel scale, or inference='taylor'."
-            )
-        self.family_ = evidence.family
-        self.kernel_ = evidence.kernels if isinstance(self.kernel, (list, tuple)) else evidence.kernels[0]
-        self.theta_ = evidence.theta
-        self.log_marginal_likelihood_value_ = value
-        self.n_iter_ = n_iter
-        self.converged_ = bool(approximation.converged and optimum_converged)
-        z, solution = np.ascontiguousarray(approximation.z), approximation.solution
-        if type(approximation) is not Approximation:
-            # a search that asks for marginals turns factors into inverses, which round differently: start afresh, as
-            # a loaded model does
-            solution = SolveLater(evidence.kernels, X, approximation.U)
-        self.posterior_ = Posterior(evidence.kernels, X, z, solution, approximation.U)
-        evidence.forget_distances()
-        self._evidence = evidence
-        self._approximation = approximation
+        return Evidence(family, kernels, field, self._resolve_inference(), self.objective, prior)
 
-    def _maximise(self, evidence: Evidence) -> tuple[Optimum, Any]:
-        seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
-        others = shorter_starts(evidence.theta) if self.kernel is None else []
-        start, inverse_hessian = (evidence.theta, None) if callable(self.optimizer) else subset_start(evidence, others)
-        objective = WarmObjective(evidence, None, inverse_hessian)
-        optimum = search(
-            objective,
-            start,
-            optimizer=self.optimizer,
-            n_restarts=self.n_restarts_optimizer,
-            rng=np.random.default_rng(seed),
-            ftol=evidence.ftol,
-            report=self._report("leave-one-out" if self.objective == "loo" else "log evidence"),
-        )
-        return optimum, objective.start
+    def _search(self, rng: np.random.Generator) -> Search:
+        return Search(self.optimizer, self.n_restarts_optimizer, rng, self._report)
 
-    def _warn_of_bounds(self) -> None:
+    def _notes_on_bounds(self) -> list[str]:
         """Name hyperparameters that ended at a bound, unless that is how a part shows that it is not needed.
 
         Variances and a family's phi go to the lower ends of their default bounds (or lower ones) in many ordinary
         fits: there is no intercept, no overdispersion, no noise to speak of. One of several length scales goes to the
         upper end when its feature does not matter.
         """
-        evidence = self._evidence
+        evidence = self.fit_.evidence
         own = signature(type(evidence.family)).parameters.get("phi_bounds")
         default_phi = own is not None and np.array_equal(own.default, evidence.family.phi_bounds)
         told = []
@@ -184,25 +229,24 @@ class GGP(FramedOutput, BaseEstimator):
                 # a family's entries may be of Cholesky factors or cut points: what the user gave is what to name
                 where = f"(phi_bounds={evidence.family.phi_bounds})" if name == "phi" else f"{np.exp(bound):.6g}"
                 told.append(f"{name} at its {side} bound {where}")
-        if told:
-            warn_unconverged(
-                f"the search ended with {', '.join(told)}: the optimum may lie beyond. Widen the bounds, or hold the "
-                "value fixed if it is meant."
-            )
+        if not told:
+            return []
+        return [
+            f"the search ended with {', '.join(told)}: the optimum may lie beyond. Widen the bounds, or hold the value "
+            "fixed if it is meant."
+        ]
 
     def _report(self, what: str) -> Callable[[int, int, float], None] | None:
         """What the search calls after every evaluation with (run, evaluation, value)."""
-        if self._listener is not None:
-            return partial(self._listener, what)
+        if self.listener is not None:
+            return partial(self.listener, what)
         return partial(_print_progress, what) if self.verbose else None
 
-    def _resolve_family(self, y: Any) -> tuple[Family, Array]:
-        """The family bound to the data, and the encoded y."""
-        raise NotImplementedError
+    @abstractmethod
+    def resolve_family(self, y: Any) -> tuple[Family, Array, NDArray | None]:
+        """The family bound to the data, the encoded y, and the labels (classifiers)."""
 
-    def _resolve_inference(self):
-        if self.objective not in ("evidence", "loo"):
-            raise ValueError(f"objective must be 'evidence' or 'loo'; got {self.objective!r}.")
+    def _resolve_inference(self) -> Rule:
         if isinstance(self.inference, str):
             if self.inference not in INFERENCES:
                 known = ", ".join(repr(name) for name in INFERENCES)
@@ -213,7 +257,7 @@ class GGP(FramedOutput, BaseEstimator):
             return INFERENCES[self.inference]()
         if isinstance(self.inference, type):
             raise TypeError(f"inference must be an object, not its class. Try {self.inference.__name__}().")
-        if not hasattr(self.inference, "infer"):
+        if not isinstance(self.inference, Rule):
             raise TypeError(f"inference must be a name or an object with settings; got {self.inference!r}.")
         return self.inference
 
@@ -232,7 +276,9 @@ class GGP(FramedOutput, BaseEstimator):
         check_is_fitted(self)
         if theta is None and not eval_gradient:
             return self.log_marginal_likelihood_value_
-        at = self._evidence if theta is None else self._evidence.at(as_numbers(theta, "theta", "log-hyperparameters"))
+        at = self.fit_.evidence
+        if theta is not None:
+            at = at.at(as_numbers(theta, "theta", "log-hyperparameters"))
         value, gradient, _ = at.evaluate(gradient=eval_gradient)
         return (value, gradient) if eval_gradient else value
 
@@ -267,10 +313,9 @@ class GGP(FramedOutput, BaseEstimator):
         check_is_fitted(self)
         if neighbours is not None:
             check_whole(neighbours, "neighbours", 0)
-        if not isinstance(getattr(self, "_evidence", None), Evidence):
+        if not isinstance(self.fit_.evidence.field, DenseField):
             raise ValueError("leave-one-out needs the exact posterior of all training rows: fit with inducing=None.")
-        approximation = getattr(self, "_approximation", None) or self._evidence.evaluate(gradient=False)[2]
-        return leave_one_out(approximation, self._evidence.inference, neighbours)
+        return leave_one_out(self.fit_.approximate(), neighbours)
 
     # ---- prediction ----------------------------------------------------------------------------------------------
     def predict_latent(self, X: Any, *, offset: Any = None) -> tuple[Array, Array]:
@@ -330,10 +375,15 @@ class GGP(FramedOutput, BaseEstimator):
         """
         if is_dask(X):
             return self.predict_dist(X, offset=offset).log_prob(y)
-        return self.predict_dist(X, offset=offset).log_prob(self._codes(y))
+        return self.predict_dist(X, offset=offset).log_prob(self.codes(y))
 
-    def _codes(self, y: Any) -> Any:
-        """y as the family knows it (classifiers: codes of the labels)."""
+    def codes(self, y: Any) -> Any:
+        """y as the family knows it (classifiers: codes of the labels).
+
+        >>> from ggpm import GGPClassifier
+        >>> GGPClassifier(optimizer=None).fit(np.arange(4.0)[:, None], list("abab")).codes(["b", "a"])
+        array([1., 0.])
+        """
         names = frames.names_of(y)
         if names and self.target_names_ and len(names) > 1 and names != self.target_names_:
             raise ValueError(

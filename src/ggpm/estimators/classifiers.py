@@ -16,6 +16,7 @@ from ggpm import families
 from ggpm.data import frames
 from ggpm.data.checks import as_array, check_labels
 from ggpm.data.kinds import is_dask
+from ggpm.data.text import Hint, Message
 from ggpm.estimators.base import GGP
 from ggpm.families.base import Family
 
@@ -29,7 +30,12 @@ class _ClassifierBase(ClassifierMixin, GGP):
 
     classes_: NDArray
 
-    def _resolve_family(self, y: Any) -> tuple[Family, Array]:
+    def resolve_family(self, y: Any) -> tuple[Family, Array, NDArray]:
+        """The family for the labels, their codes as the family takes them, and the labels.
+
+        >>> GGPClassifier().resolve_family(["a", "b"])[2]
+        array(['a', 'b'], dtype='<U1')
+        """
         given, y = y, frames.values_of(y)
         if y.ndim > 2 or (y.ndim == 2 and y.shape[1] != 1):
             raise ValueError(f"y must be one label per row; got an array of shape {y.shape}.")
@@ -37,16 +43,15 @@ class _ClassifierBase(ClassifierMixin, GGP):
         check_labels(y)
         check_array(y, ensure_2d=False, dtype=None, ensure_min_samples=1, input_name="y")
         check_classification_targets(y)
-        self.classes_ = self._order(y, frames.order_of(given))
-        if len(self.classes_) < 2:
+        classes = self._order(y, frames.order_of(given))
+        if len(classes) < 2:
             raise ValueError(
-                f"y must have at least two classes; got one class only ({self.classes_.tolist()[0]!r}). "
+                f"y must have at least two classes; got one class only ({classes.tolist()[0]!r}). "
                 "Nothing can be learned from a single class: check how the rows were selected."
             )
-        family = self._family_for(len(self.classes_))
-        codes = self._codes(y)
-        family = family.resolve(codes)
-        return family, family.encode(codes)
+        codes = _codes(y, classes)
+        family = self._family_for(len(classes)).resolve(codes)
+        return family, family.encode(codes), classes
 
     def _order(self, y: NDArray, given: list | None) -> NDArray:
         return np.unique(y)
@@ -54,13 +59,13 @@ class _ClassifierBase(ClassifierMixin, GGP):
     def _family_for(self, n_classes: int) -> Family:
         raise NotImplementedError
 
-    def _codes(self, y: Any) -> Array:
-        y = frames.values_of(y).reshape(-1)
-        lookup = {label: code for code, label in enumerate(self.classes_.tolist())}
-        unknown = sorted({str(label) for label in y.tolist() if label not in lookup})
-        if unknown:
-            raise ValueError(f"y has labels that were not seen in fit: {', '.join(unknown[:5])}.")
-        return np.array([lookup[label] for label in y.tolist()], dtype=float)
+    def codes(self, y: Any) -> Array:
+        """Codes of labels, in the order of `classes_`.
+
+        >>> GGPClassifier(optimizer=None).fit(np.arange(4.0)[:, None], list("abab")).codes(["b", "a"])
+        array([1., 0.])
+        """
+        return _codes(frames.values_of(y), self.classes_)
 
     def _labelled(self, draws: Any) -> Any:
         codes = draws.astype(int)
@@ -197,8 +202,14 @@ class GGPOrdinalClassifier(_ClassifierBase):
             labels = np.unique(y)
             if labels.dtype.kind in "OUS":
                 warnings.warn(
-                    f"the grades are text and no order was given, so they are sorted alphabetically: "
-                    f"{', '.join(map(str, labels[:6]))}. Pass order=[...], lowest first, or an ordered categorical.",
+                    Message(
+                        f"the grades are text and no order was given, so they are sorted alphabetically: "
+                        f"{', '.join(map(str, labels[:6]))}. ",
+                        Hint("Pass order=[...]", "order", ...),
+                        ", lowest first",
+                        Hint(", or an ordered categorical"),
+                        ".",
+                    ),
                     UserWarning,
                     stacklevel=5,
                 )
@@ -207,14 +218,26 @@ class GGPOrdinalClassifier(_ClassifierBase):
         if order.ndim != 1 or isinstance(chosen, set):
             raise ValueError(f"order must be a list of the labels, lowest first; got {chosen!r}.")
         if len(set(order.tolist())) != len(order):
-            raise ValueError(f"order must list every label once; got {list(chosen)}.")
+            raise ValueError(Message(Hint("order", "order"), f" must list every label once; got {list(chosen)}."))
         missing = [repr(label) for label in np.unique(y).tolist() if label not in set(order.tolist())]
         if missing:
             raise ValueError(
-                f"order must list every label in y, of the same type; it lacks {', '.join(missing[:5])} and has "
-                f"{', '.join(map(repr, order.tolist()[:5]))}."
+                Message(
+                    Hint("order", "order"),
+                    f" must list every label in y, of the same type; it lacks {', '.join(missing[:5])} and has "
+                    f"{', '.join(map(repr, order.tolist()[:5]))}.",
+                )
             )
         return order
 
     def _family_for(self, n_classes: int) -> Family:
         return families.Ordinal(n_levels=n_classes)
+
+
+def _codes(y: NDArray, classes: NDArray) -> Array:
+    y = y.reshape(-1)
+    lookup = {label: code for code, label in enumerate(classes.tolist())}
+    unknown = sorted({str(label) for label in y.tolist() if label not in lookup})
+    if unknown:
+        raise ValueError(f"y has labels that were not seen in fit: {', '.join(unknown[:5])}.")
+    return np.array([lookup[label] for label in y.tolist()], dtype=float)

@@ -14,7 +14,6 @@ class FramedOutput:
     """What an estimator needs to give its predictions names: `set_output` and `summary`."""
 
     target_names_: list[str] | None = None
-    _target_kind: str | None = None
 
     def predict_dist(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
         """The predictive distribution at the rows of X."""
@@ -48,9 +47,10 @@ class FramedOutput:
         kind = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
         if kind == "default":
             fits = values.ndim == 2 and names is not None and len(names) == values.shape[1]
-            if not (automatic and fits and self._target_kind):
+            came_as = self.fit_.target.kind  # type: ignore[attr-defined]
+            if not (automatic and fits and came_as):
                 return values
-            kind = self._target_kind
+            kind = came_as
         return frames.build(kind, values, names, frames.index_of(X))
 
     def summary(self, X: Any, *, level: float = 0.9, offset: Any = None, trials: Any = None) -> Any:

@@ -96,10 +96,15 @@ class GGPRegressor(RegressorMixin, GGP):
             priors=priors,
         )
 
-    def _resolve_family(self, y: Any) -> tuple[Family, Array]:
+    def resolve_family(self, y: Any) -> tuple[Family, Array, None]:
+        """The family bound to the data, and the encoded y.
+
+        >>> GGPRegressor("poisson").resolve_family([1, 2])[0]
+        Poisson()
+        """
         values = frames.values_of(y)
         family = families.get(self.family).resolve(values)
-        return family, family.encode(values)
+        return family, family.encode(values), None
 
     def predict(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
         """Predictive mean in the space of y; a data frame where y was one of several columns.
@@ -121,7 +126,7 @@ class GGPRegressor(RegressorMixin, GGP):
         True
         """
         prediction = self.predict_dist(X, offset=offset).mean()
-        encoded = self.family_.encode(self._codes(y))
+        encoded = self.family_.encode(self.codes(y))
         check_consistent_length(prediction, encoded)
         loss = float(np.sum(self.family_.loss(encoded, prediction)))
         constant = np.repeat(self.family_.constant(encoded), len(encoded), axis=0)

@@ -64,6 +64,10 @@ class Family(BaseEstimator):
             raise ValueError(f"phi of {type(self).__name__} must be positive and finite; got {self.phi!r}.")
         return copy.copy(self)
 
+    def with_rows(self, n: int) -> Self:
+        """This family for n rows, where `resolve` saw only some of them and their number matters."""
+        return self
+
     def _check_phi(self) -> None:
         """Name a phi or phi_bounds of the wrong type or shape."""
         name, own = type(self).__name__, signature(type(self)).parameters.get("phi")

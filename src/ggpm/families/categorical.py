@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from ggpm.data.checks import check_whole
+from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array
 from ggpm.families.multinomial import Multinomial
 from ggpm.families.special import log_softmax
@@ -58,8 +59,14 @@ class Categorical(Multinomial):
         d = self.n_classes or (int(codes.max()) + 1 if codes.size else 0)
         if d > max(1000, 10 * codes.size):
             raise ValueError(
-                f"the largest code is {d - 1} for {codes.size} rows; codes run from 0 without gaps. "
-                "For labels of any kind use GGPClassifier or GGPOrdinalClassifier."
+                Message(
+                    f"the largest code is {d - 1} for {codes.size} rows; codes run from 0 without gaps. "
+                    "For labels of any kind use ",
+                    Hint("GGPClassifier", "family", "categorical"),
+                    " or ",
+                    Hint("GGPOrdinalClassifier", "family", "ordinal"),
+                    ".",
+                )
             )
         if d < 2 or np.unique(codes).size < 2:
             found = np.unique(codes).astype(int).tolist()

@@ -16,6 +16,7 @@ Arrays may have any number of leading axes (rows, or quadrature nodes × rows); 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -52,6 +53,10 @@ class Curvature(Protocol):
 
     def select(self, keep: NDArray[np.bool_], other: Curvature) -> Curvature:
         """These rows where ``keep``, the other's elsewhere."""
+        ...
+
+    def times(self, weight: Array) -> Curvature:
+        """``weight_i U_i`` for weights that are not negative, one per row."""
         ...
 
 
@@ -100,6 +105,9 @@ class Diagonal:
 
     def select(self, keep: NDArray[np.bool_], other: Curvature) -> Diagonal:
         return Diagonal(np.where(keep[..., None], self.gamma, other.diagonal().gamma))
+
+    def times(self, weight: Array) -> Diagonal:
+        return Diagonal(weight[..., None] * self.gamma)
 
 
 @dataclass(frozen=True)
@@ -163,6 +171,9 @@ class RankOne:
             return merged
         return replace(merged, nu=np.where(k, self.nu, other.nu), gap=np.where(keep, self.gap, other.gap))
 
+    def times(self, weight: Array) -> RankOne:
+        return replace(self, gamma=weight[..., None] * self.gamma, rho=weight * self.rho)  # nu and gap are ratios
+
     def common(self) -> Kronecker | None:
         """The same curvature as a `Kronecker` when all rows are multiples of one matrix, else None."""
         weight = self.gamma.sum(axis=-1)
@@ -205,6 +216,9 @@ class Kronecker:
     def select(self, keep: NDArray[np.bool_], other: Curvature) -> Curvature:
         return self if keep.all() else Blocks(self.dense()).select(keep, other)
 
+    def times(self, weight: Array) -> Kronecker:
+        return Kronecker(weight * self.weight, self.matrix)
+
     def common(self) -> Kronecker:
         return self
 
@@ -239,20 +253,54 @@ class Blocks:
     def select(self, keep: NDArray[np.bool_], other: Curvature) -> Blocks:
         return Blocks(np.where(keep[..., None, None], self.values, other.dense()))
 
+    def times(self, weight: Array) -> Blocks:
+        return Blocks(weight[..., None, None] * self.values)
+
 
 @dataclass(frozen=True)
-class PlusOuter:
-    """Marginals ``V_ii + r_i r_i^T``."""
+class Outer:
+    """Marginals ``(a_i b_i^T + b_i a_i^T)/2``.
 
-    base: Marginals
-    r: Array
+    >>> Outer(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])).dense()
+    array([[[0. , 0.5],
+            [0.5, 0. ]]])
+    """
+
+    a: Array
+    b: Array
 
     @property
     def diag(self) -> Array:
-        return self.base.diag + self.r**2
+        return self.a * self.b
 
     def dot(self, w: Array) -> Array:
-        return self.base.dot(w) + self.r * np.sum(self.r * w, axis=-1, keepdims=True)
+        left, right = (np.sum(x * w, axis=-1, keepdims=True) for x in (self.b, self.a))
+        return 0.5 * (self.a * left + self.b * right)
 
     def dense(self) -> Array:
-        return self.base.dense() + self.r[..., :, None] * self.r[..., None, :]
+        outer = self.a[..., :, None] * self.b[..., None, :]
+        return 0.5 * (outer + outer.swapaxes(-1, -2))
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Marginals that are a weighted sum of others, from pairs (weight, marginals).
+
+    >>> Combination([(-0.5, Diagonal(np.array([[2.0, 4.0]])))]).diag
+    array([[-1., -2.]])
+    """
+
+    terms: Sequence[tuple[float, Marginals]]
+
+    @property
+    def diag(self) -> Array:
+        first, *others = self.terms
+        return sum((weight * part.diag for weight, part in others), first[0] * first[1].diag)
+
+    def dot(self, w: Array) -> Array:
+        first, *others = self.terms
+        return sum((weight * part.dot(w) for weight, part in others), first[0] * first[1].dot(w))
+
+    def dense(self) -> Array:
+        first, *others = self.terms
+        return sum((weight * part.dense() for weight, part in others), first[0] * first[1].dense())

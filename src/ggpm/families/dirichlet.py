@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any, Literal, NamedTuple, Self
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc, digamma
 
 from ggpm.data.checks import as_numbers, check_positive
+from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array, Family
 from ggpm.families.curvature import NU2_MAX, Marginals, RankOne
 from ggpm.families.links import LINKS, Link
@@ -122,6 +124,11 @@ class Dirichlet(Family):
             out._total = _common_total(np.asarray(y, dtype=float).sum(axis=1))
         return out
 
+    def with_rows(self, n: int) -> Self:
+        out = copy.copy(self)
+        out._n_rows = n
+        return out
+
     def encode(self, y: Any) -> Array:
         if self.zeros not in ("error", "additive", "squeeze"):
             raise ValueError(f"zeros must be 'error', 'additive' or 'squeeze'; got {self.zeros!r}.")
@@ -137,9 +144,16 @@ class Dirichlet(Family):
         if zero.size:
             shown = ", ".join(map(str, zero[:5])) + (", ..." if zero.size > 5 else "")
             raise ValueError(
-                f"y must be compositions with positive parts; got zeros in {zero.size} row(s) (row {shown}), "
-                'where log y is -infinity. Try Dirichlet(zeros="additive"), which adds zeros_epsilon to each '
-                'part, or Dirichlet(zeros="squeeze"), which shrinks all rows towards the centre by 1/n.'
+                Message(
+                    f"y must be compositions with positive parts; got zeros in {zero.size} row(s) (row {shown}), "
+                    "where log y is -infinity. Try ",
+                    Hint('Dirichlet(zeros="additive")', "zeros", "additive"),
+                    ", which adds ",
+                    Hint("zeros_epsilon", "zeros_epsilon", self.zeros_epsilon),
+                    " to each part, or ",
+                    Hint('Dirichlet(zeros="squeeze")', "zeros", "squeeze"),
+                    ", which shrinks all rows towards the centre by 1/n.",
+                )
             )
         return out
 

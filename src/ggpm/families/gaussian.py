@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
+from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array, Bounds, Family
 from ggpm.families.curvature import Diagonal, Marginals
 from ggpm.families.special.stable import HALF_LOG_2PI
@@ -70,9 +71,15 @@ class Gaussian(Family):
             np.array_equal(self.phi_bounds, DEFAULT_BOUNDS) and not (variance == 0 or 1e-4 < variance < 1e4)
         ) or middle > 1e4:
             warnings.warn(
-                f"y has variance {variance:.3g} and mean up to {middle:.3g} in size; the default bounds suit values of "
-                "order one. Standardise y (for example with sklearn.compose.TransformedTargetRegressor), or set phi, "
-                "phi_bounds and the kernel's bounds.",
+                Message(
+                    f"y has variance {variance:.3g} and mean up to {middle:.3g} in size; the default bounds suit "
+                    "values of order one. Standardise y",
+                    Hint(
+                        " (for example with sklearn.compose.TransformedTargetRegressor), or set phi, phi_bounds and "
+                        "the kernel's bounds"
+                    ),
+                    ".",
+                ),
                 UserWarning,
                 stacklevel=2,
             )

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from ggpm.data.checks import check_whole
+from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array, Bounds, ScalarFamily
 from ggpm.families.special.truncated import truncated_log_mass, truncated_normal
 from ggpm.families.support import Codes
@@ -76,8 +77,14 @@ class Ordinal(ScalarFamily):
             J = int(codes.max()) + 1 if self.n_levels is None else self.n_levels
             if max(1000, 10 * codes.size) < J:
                 raise ValueError(
-                    f"the largest code is {J - 1} for {codes.size} rows; codes run from 0 without gaps. "
-                    "For labels of any kind use GGPClassifier or GGPOrdinalClassifier."
+                    Message(
+                        f"the largest code is {J - 1} for {codes.size} rows; codes run from 0 without gaps. "
+                        "For labels of any kind use ",
+                        Hint("GGPClassifier", "family", "categorical"),
+                        " or ",
+                        Hint("GGPOrdinalClassifier", "family", "ordinal"),
+                        ".",
+                    )
                 )
             if J < 2:
                 raise ValueError(f"y must have at least 2 levels; got {J}. Pass n_levels if y lacks some.")

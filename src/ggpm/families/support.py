@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ggpm.data.checks import as_numbers
+from ggpm.data.text import Hint, Message
 from ggpm.families import integration
 from ggpm.families.integration import LogDensity, Rule
 
@@ -174,8 +175,12 @@ def _check_counts(out: Array, what: str) -> Array:
     bad = (out < 0) | (out != np.round(out))
     if bad.any():
         raise ValueError(
-            f"y must be {what}; got negative or fractional values ({_first(bad, out)}). "
-            "Pass counts, not rates: exposure goes into offset=log(exposure)."
+            Message(
+                f"y must be {what}; got negative or fractional values ({_first(bad, out)}). "
+                "Pass counts, not rates: exposure goes into ",
+                Hint("offset=log(exposure)", "offset", "log(exposure)"),
+                ".",
+            )
         )
     return out
 
@@ -264,8 +269,13 @@ class Codes(Support):
             bad |= out >= self.n_codes
         if bad.any():
             raise ValueError(
-                f"y must be {what}; got something else ({_first(bad, out)}). For labels of any type use "
-                "GGPClassifier (unordered) or GGPOrdinalClassifier (ordered)."
+                Message(
+                    f"y must be {what}; got something else ({_first(bad, out)}). For labels of any type use ",
+                    Hint("GGPClassifier", "family", "categorical"),
+                    " (unordered) or ",
+                    Hint("GGPOrdinalClassifier", "family", "ordinal"),
+                    " (ordered).",
+                )
             )
         return out
 
@@ -323,8 +333,12 @@ class Simplex(Support):
         if off.any():
             row = int(np.argwhere(off)[0][0])
             raise ValueError(
-                f"y must be {what}; row {row} sums to {total[row]:.6g} ({int(off.sum())} row(s) are off). "
-                "For percentages or raw amounts use Dirichlet(closure=True), which divides every row by its sum."
+                Message(
+                    f"y must be {what}; row {row} sums to {total[row]:.6g} ({int(off.sum())} row(s) are off). "
+                    "For percentages or raw amounts use ",
+                    Hint("Dirichlet(closure=True)", "closure", True),
+                    ", which divides every row by its sum.",
+                )
             )
         return out
 
@@ -362,8 +376,12 @@ class Sphere(Support):
         if off.any():
             row = int(np.argwhere(off)[0][0])
             raise ValueError(
-                f"y must be {what}; row {row} has length {length[row]:.6g} ({int(off.sum())} row(s) are off). "
-                "Divide every row by its length: y / np.linalg.norm(y, axis=1, keepdims=True)."
+                Message(
+                    f"y must be {what}; row {row} has length {length[row]:.6g} ({int(off.sum())} row(s) are off). "
+                    "Divide every row by its length",
+                    Hint(": y / np.linalg.norm(y, axis=1, keepdims=True)"),
+                    ".",
+                )
             )
         return out
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array, Family
 from ggpm.families.curvature import Marginals, RankOne
 from ggpm.families.special import bessel_ratio, log_bessel
@@ -65,8 +66,12 @@ class VonMises(Family):
             valid = False
         if not valid:
             raise ValueError(
-                f"units must be 'radians', 'degrees', 'hours' or a tuple (low, high) with low < high; "
-                f"got {self.units!r}. For day of year try units=(0, 365.25)."
+                Message(
+                    f"units must be 'radians', 'degrees', 'hours' or a tuple (low, high) with low < high; "
+                    f"got {self.units!r}. For day of year try ",
+                    Hint("units=(0, 365.25)", "units", (0, 365.25)),
+                    ".",
+                )
             )
         return low, high
 
@@ -85,8 +90,12 @@ class VonMises(Family):
         largest = np.max(np.abs(self.support.validate(y)), initial=0.0)
         if self.units == "radians" and largest > 2.0 * math.pi:
             warnings.warn(
-                f"expected angles in radians, got values up to {largest:.6g}, more than 2 pi. They are taken "
-                'modulo a full turn; for degrees try VonMises(units="degrees").',
+                Message(
+                    f"expected angles in radians, got values up to {largest:.6g}, more than 2 pi. They are taken "
+                    "modulo a full turn; for degrees try ",
+                    Hint('VonMises(units="degrees")', "units", "degrees"),
+                    ".",
+                ),
                 UserWarning,
                 stacklevel=2,
             )

@@ -3,6 +3,7 @@
 from ggpm.kernels.distances import Distances
 from ggpm.kernels.evaluation import (
     KernelEvaluation,
+    RowVariance,
     diag,
     diag_pullback,
     evaluate,
@@ -15,6 +16,6 @@ from ggpm.kernels.evaluation import (
 )
 
 __all__ = [
-    "Distances", "KernelEvaluation", "diag", "diag_pullback", "evaluate", "log_bounds", "log_hyper", "median_distance",
-    "resolve_kernel", "shorter_starts", "with_log_hyper",
+    "Distances", "KernelEvaluation", "RowVariance", "diag", "diag_pullback", "evaluate", "log_bounds", "log_hyper",
+    "median_distance", "resolve_kernel", "shorter_starts", "with_log_hyper",
 ]  # fmt: skip

@@ -37,6 +37,7 @@ from ggpm.kernels.pullbacks import NODES, Array, is_free, node
 __all__ = [
     "Distances",
     "KernelEvaluation",
+    "RowVariance",
     "diag",
     "diag_pullback",
     "evaluate",
@@ -166,6 +167,29 @@ def diag_pullback(kernel: sk.Kernel, X: ArrayLike, g: Array) -> Array:
     array([6., 0.])
     """
     return node(kernel, Distances(X)).diag_pull(np.asarray(g, dtype=np.float64))
+
+
+class RowVariance:
+    """The prior variance of rows in its two parts: what a row shares with others at its place, and what is its own.
+
+    ``shared`` (n,) is k(x, x') for another row x' = x; ``own`` (n,) is what `WhiteKernel` adds for the row itself, or
+    None where no part of the kernel does. A kernel of a class that is not known here is taken to have none.
+
+    >>> parts = RowVariance(2.0 * sk.RBF() + sk.WhiteKernel(0.5), np.zeros((2, 1)))
+    >>> parts.shared, parts.own
+    (array([2., 2.]), array([0.5, 0.5]))
+    """
+
+    def __init__(self, kernel: sk.Kernel, X: ArrayLike) -> None:
+        self._node = node(kernel, Distances(X))
+        self.shared = self._node.shared_diag()
+        self.own = diag(kernel, X) - self.shared if self._node.has_noise else None
+
+    def pullback(self, shared: Array, own: Array | None) -> Array:
+        """Gradient in the free log-hyperparameters from the derivatives in both parts, (p,)."""
+        if own is None:
+            return self._node.shared_diag_pull(shared)
+        return self._node.shared_diag_pull(shared - own) + self._node.diag_pull(own)
 
 
 def resolve_kernel(kernel: Any, latent_dim: int, X: Array) -> list[sk.Kernel]:

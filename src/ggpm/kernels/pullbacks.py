@@ -67,6 +67,19 @@ class Node:
         """``dL/dtheta`` from the cotangent of the diagonal; zero for a stationary kernel."""
         return np.zeros(self.size)
 
+    @property
+    def has_noise(self) -> bool:
+        """Whether some of the variance belongs to a row alone: k(x, x') is less for another row at the same place."""
+        return False
+
+    def shared_diag(self) -> Array:
+        """The diagonal without what belongs to a row alone, (n,)."""
+        return np.asarray(self.kernel.diag(self.points.X), dtype=np.float64)
+
+    def shared_diag_pull(self, g: Array) -> Array:
+        """``dL/dtheta`` from the cotangent of `shared_diag`."""
+        return self.diag_pull(g)
+
     def block(self, rows: slice) -> Array:
         return np.empty((rows.stop - rows.start, self.points.shape[1]))
 
@@ -102,6 +115,16 @@ class WhiteNode(Node):
 
     def diag_pull(self, g: Array) -> Array:
         return np.array([self.kernel.noise_level * g.sum()] if self.size else [])
+
+    @property
+    def has_noise(self) -> bool:
+        return True
+
+    def shared_diag(self) -> Array:
+        return np.zeros(len(self.points.X))
+
+    def shared_diag_pull(self, g: Array) -> Array:
+        return np.zeros(self.size)
 
 
 class DotProductNode(Node):
@@ -325,6 +348,10 @@ class Operator(Node):
         self.k1, self.k2 = node(kernel.k1, points), node(kernel.k2, points)
         self.size = self.k1.size + self.k2.size
 
+    @property
+    def has_noise(self) -> bool:
+        return self.k1.has_noise or self.k2.has_noise
+
 
 class SumNode(Operator):
     def value(self, rows: slice, out: Array | None = None) -> Block:
@@ -343,6 +370,12 @@ class SumNode(Operator):
 
     def diag_pull(self, g: Array) -> Array:
         return np.concatenate([self.k1.diag_pull(g), self.k2.diag_pull(g)])
+
+    def shared_diag(self) -> Array:
+        return self.k1.shared_diag() + self.k2.shared_diag()
+
+    def shared_diag_pull(self, g: Array) -> Array:
+        return np.concatenate([self.k1.shared_diag_pull(g), self.k2.shared_diag_pull(g)])
 
 
 class ProductNode(Operator):
@@ -366,6 +399,13 @@ class ProductNode(Operator):
         first, second = self.kernel.k1.diag(self.points.X), self.kernel.k2.diag(self.points.X)
         return np.concatenate([self.k1.diag_pull(g * second), self.k2.diag_pull(g * first)])
 
+    def shared_diag(self) -> Array:
+        return self.k1.shared_diag() * self.k2.shared_diag()
+
+    def shared_diag_pull(self, g: Array) -> Array:
+        first, second = self.k1.shared_diag(), self.k2.shared_diag()
+        return np.concatenate([self.k1.shared_diag_pull(g * second), self.k2.shared_diag_pull(g * first)])
+
 
 class ExponentiationNode(Node):
     children = ("kernel",)
@@ -387,6 +427,17 @@ class ExponentiationNode(Node):
     def diag_pull(self, g: Array) -> Array:
         base, exponent = self.kernel.kernel.diag(self.points.X), self.kernel.exponent
         return self.base.diag_pull(g * exponent * base ** (exponent - 1))
+
+    @property
+    def has_noise(self) -> bool:
+        return self.base.has_noise
+
+    def shared_diag(self) -> Array:
+        return self.base.shared_diag() ** self.kernel.exponent
+
+    def shared_diag_pull(self, g: Array) -> Array:
+        base, exponent = self.base.shared_diag(), self.kernel.exponent
+        return self.base.shared_diag_pull(g * exponent * base ** (exponent - 1))
 
 
 def _pull_scaled(node: Node, rows: slice, G: Array, factor: Block, value: Block, inputs: bool) -> Pulled:

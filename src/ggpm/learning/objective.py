@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from ggpm import kernels as kernels_module
 from ggpm.families.base import Family
-from ggpm.kernels.linalg import symmetric_dot
-from ggpm.learning import loo
+from ggpm.fields.base import Approximation, Field
+from ggpm.learning import cavities
+from ggpm.learning.engine import find
 from ggpm.learning.priors import Priors
 from ggpm.learning.search import Optimum, maximise
-from ggpm.sites import Approximation, Problem
+from ggpm.sites import Rule
 
 Array = NDArray[np.float64]
 
@@ -27,12 +28,11 @@ SHORT_SEARCH = 12  # iterations after which starts are compared
 EVIDENCE_FTOL, LOO_FTOL = 1e-9, 1e-3
 SUBSET_FROM = 256  # rows from which the search for hyperparameters begins on a subset
 SUBSET_SHARE = 0.5  # of the subset's inverse Hessian: that of all rows, four times as many, is about this (measured)
-STEP = 1e-4  # of log-hyperparameters, for differences of kernel matrices
 INFORMED_MOST = 8  # hyperparameters; many are mostly length scales of features that do not matter, without information
 LEAST_INFORMATION = 1.0  # on a log-hyperparameter, nats: a first step is not longer than the gradient
 
 
-class Learned:
+class Hyperparameters:
     """A family and kernels, whose log-hyperparameters are one vector theta, with priors on it."""
 
     family: Family
@@ -63,10 +63,6 @@ class Learned:
             other.family = self.family.with_log_hyper(theta[split:])
         return other
 
-    def inverse_information(self, approximation: Any) -> Array | None:
-        """A guess of the inverse of the objective's negative Hessian in `theta`, or None."""
-        return None
-
     def with_prior(self, value: float, gradient: Array) -> tuple[float, Array]:
         """An objective and its gradient in `theta`, with the log density of the priors added."""
         if self.priors is None:
@@ -75,41 +71,57 @@ class Learned:
         return value + log_prior, gradient + slope
 
 
-class Evidence(Learned):
-    """log q(y) and its gradient at any theta, for fixed data, family, kernels and inference method."""
+class Evidence(Hyperparameters):
+    """The log evidence and its gradient at any theta, for fixed rows, family, kernels and site rule.
+
+    Parameters
+    ----------
+    family : resolved Family
+    kernels : one that all latent dimensions share, or one for each
+    field : Field
+        The rows, and how their latents hang together.
+    rule : Rule
+    objective : "evidence" or "loo"
+        What `learn` is about.
+    priors : of the hyperparameters, or None
+    """
 
     def __init__(
-        self, family: Family, kernels: Sequence, X: Array, y: Array, offset: Array, inference: Any,
-        objective: str = "evidence", priors: Priors | None = None,
+        self, family: Family, kernels: Sequence, field: Field, rule: Rule, objective: str = "evidence",
+        priors: Priors | None = None,
     ):  # fmt: skip
+        self.family, self.kernels, self.field, self.rule = family, list(kernels), field, rule
         self.objective, self.priors = objective, priors
-        self.family, self.kernels, self.X, self.y, self.offset = family, list(kernels), X, y, offset
-        self.inference = inference
-        self.cache = kernels_module.Distances(X)
-
-    def forget_distances(self) -> None:
-        """Give back the memory of the distances between rows; they are computed again when needed."""
-        self.cache = kernels_module.Distances(self.X)
 
     @property
     def ftol(self) -> float:
         """Relative precision to which a search for the optimum goes."""
-        return LOO_FTOL if self.objective == "loo" else getattr(self.inference, "ftol", EVIDENCE_FTOL)
+        return LOO_FTOL if self.objective == "loo" else self.rule.ftol or EVIDENCE_FTOL
 
-    def rows(self, index: NDArray) -> Evidence:
+    def sample(self, index: NDArray) -> Self:
         """The evidence of some of the rows."""
         other = copy.copy(self)
-        other.X, other.y, other.offset = self.X[index], self.y[index], self.offset[index]
-        other.cache = kernels_module.Distances(other.X)
+        other.field, other.rule = self.field.sample(index), self.rule.of_rows(index)
         return other
+
+    def with_field(self, field: Field) -> Self:
+        """The same with other rows, or another layout of them."""
+        other = copy.copy(self)
+        other.field = field
+        return other
+
+    def infer(self, start: Any = None) -> Approximation:
+        """The posterior at the current hyperparameters."""
+        return find(self.rule, self.field.process(self.family, self.kernels), start)
+
+    def gradient(self, approximation: Approximation) -> Array:
+        """Gradient of the log evidence in `theta`."""
+        return self.joined(*approximation.process.gradient(approximation))
 
     def evaluate(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
         """Evidence, its gradient in `theta` if asked for, and the approximation behind it."""
-        evaluations, approximation = self._infer(start)
-        if not gradient:
-            return approximation.log_evidence, None, approximation
-        pulled = self._pull(evaluations, *self.inference.gradient(approximation))
-        return approximation.log_evidence, pulled, approximation
+        approximation = self.infer(start)
+        return approximation.log_evidence, self.gradient(approximation) if gradient else None, approximation
 
     def learn(self, start: Any = None) -> tuple[float, Array, Approximation]:
         """What the hyperparameters maximise: the objective plus the log density of their priors."""
@@ -119,51 +131,27 @@ class Evidence(Learned):
 
     def leave_one_out(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
         """Sum of the leave-one-out log densities, its gradient in `theta`, and the approximation behind it."""
-        evaluations, approximation = self._infer(start)
+        approximation = self.infer(start)
         if not gradient:
-            return float(loo.log_densities(approximation, loo.LEARNED).sum()), None, approximation
-        values, cotangent = loo.log_densities_and_cotangent(approximation)
-        pulled = self._pull(evaluations, *self.inference.pullback(approximation, cotangent))
+            return float(cavities.log_densities(approximation, cavities.LEARNED).sum()), None, approximation
+        values, cotangent = cavities.log_densities_and_cotangent(approximation)
+        pulled = self.joined(*approximation.process.pullback(approximation, cotangent))
         return float(values.sum()), pulled, approximation
 
     def inverse_information(self, approximation: Approximation) -> Array | None:
-        """A guess of the inverse of the evidence's negative Hessian in `theta`; None where a subset tells more.
-
-        With its sites held, the evidence is that of ``y~ = m + U^-1 z ~ N(0, K + U^-1)``. The mean of observed and
-        expected information of such a Gaussian needs no traces (Gilmour, Thompson and Cullis 1995): it is
-        ``q_i^T (K + U^-1)^-1 q_j / 2``, where ``q_i = (dK / dtheta_i) z``, and ``-U^-1 du / dphi_i`` for the family's.
-        """
-        a, p = approximation, approximation.problem
-        if self.objective == "loo" or len(self.y) >= SUBSET_FROM or self.theta.size > INFORMED_MOST:
+        """A guess of the inverse of the evidence's negative Hessian in `theta`; None where a subset tells more."""
+        if self.objective == "loo" or self.field.n_rows >= SUBSET_FROM or self.theta.size > INFORMED_MOST:
             return None
-        q = []
-        for j, kernel in enumerate(self.kernels):
-            latents = slice(None) if len(self.kernels) == 1 else [j]
-            for step in STEP * np.eye(kernel.n_dims):
-                (moved,) = kernels_module.with_log_hyper([kernel], kernel.theta + step)
-                K = kernels_module.evaluate(moved, self.X, cache=self.cache).K
-                q.append(np.zeros(p.shape))
-                q[-1][:, latents] = (symmetric_dot(K, a.z[:, latents]) - a.mean[:, latents]) / STEP
-        if self.family.learns_phi:
-            w, Q = np.linalg.eigh(a.U.dense())
-            # rows that say little, or whose curvature is negative, are not to dominate
-            inverse = (Q / np.maximum(w, 1e-3 * np.max(w))[:, None, :]) @ Q.swapaxes(1, 2)
-            q += list(-np.einsum("njk,nkp->pnj", inverse, self.family.u_phi(a.mean + p.offset, p.y)))
-        pushed = [a.solution.solve(a.U.dot(right)) for right in q]
-        w, Q = np.linalg.eigh([[0.5 * np.sum(left * right) for right in pushed] for left in q])
+        information = approximation.process.information(approximation)
+        if information is None:
+            return None
+        w, Q = np.linalg.eigh(information)
         guess = (Q / np.maximum(w, LEAST_INFORMATION)) @ Q.T
         return guess if np.all(np.isfinite(guess)) else None
 
-    def _infer(self, start: Any) -> tuple[list, Approximation]:
-        evaluations = [kernels_module.evaluate(k, self.X, cache=self.cache) for k in self.kernels]
-        problem = Problem(self.family, self.y, self.offset)
-        return evaluations, self.inference.infer(problem, [e.K for e in evaluations], start)
-
-    def _pull(self, evaluations: list, cotangents: list[Array], grad_phi: Array) -> Array:
-        parts = [e.pullback(G) for e, G in zip(evaluations, cotangents)]
-        if self.family.learns_phi:
-            parts.append(grad_phi)
-        return np.concatenate(parts)
+    def joined(self, of_kernels: Array, of_family: Array) -> Array:
+        """Gradients in the kernels' and the family's log-hyperparameters as one in `theta`."""
+        return np.concatenate([of_kernels, of_family]) if self.family.learns_phi else of_kernels
 
 
 class WarmObjective:
@@ -201,10 +189,10 @@ def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Arra
     still the full problem's: only its start is decided here. ``starts`` are further thetas to begin from; the one
     from which a short search climbs highest is taken.
     """
-    n, theta = len(evidence.y), evidence.theta
+    n, theta = evidence.field.n_rows, evidence.theta
     if n < SUBSET_FROM:
         return _best_start(evidence, [theta, *starts]), None
-    part = evidence.rows(np.sort(np.random.default_rng(0).permutation(n)[: n // 4]))
+    part = evidence.sample(np.sort(np.random.default_rng(0).permutation(n)[: n // 4]))
     part.objective = "evidence"  # leave-one-out on few rows is a noisy guide
     start, inverse_hessian = subset_start(part, starts)
     low, high = evidence.bounds.T

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from sklearn.exceptions import ConvergenceWarning
 
 Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]
@@ -222,11 +220,3 @@ def _bfgs(H: Array, s: Array, y: Array) -> Array:
 def _projected(x: Array, gradient: Array, bounds: Array) -> Array:
     """The gradient without the components that push against a bound."""
     return np.clip(x - gradient, bounds[:, 0], bounds[:, 1]) - x
-
-
-def warn_unconverged(what: str, stacklevel: int = 4) -> None:
-    """Tell the user, in scikit-learn's category, what did not converge and what to try.
-
-    By default for a method that `fit` calls, so that the line shown is the user's.
-    """
-    warnings.warn(what, ConvergenceWarning, stacklevel=stacklevel)

@@ -26,15 +26,18 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels as sk
 from sklearn.utils.validation import check_is_fitted
 
+from ggpm.data.door import Columns, Target
 from ggpm.data.files import replacing
 from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks, Diagonal, Kronecker, RankOne
-from ggpm.fields.dense.posterior import Posterior, SolveLater
-from ggpm.fields.inducing.posterior import SparsePosterior
-from ggpm.kernels import log_hyper
+from ggpm.fields.base import Field
+from ggpm.fields.dense import DenseField, DensePosterior, KernelMatrices
+from ggpm.fields.inducing.posterior import InducingPosterior
+from ggpm.learning.fit import Fit, RowsNotStored
 from ggpm.learning.objective import Evidence
 from ggpm.persistence.packing import LoadError, known_classes, pack, require, unpack
+from ggpm.sites import Rule
 
 __all__ = ["FORMAT", "LoadError", "load", "save"]
 
@@ -95,28 +98,28 @@ def _serialise(model: Any) -> bytes:
 
     from ggpm import __version__
 
-    posterior, evidence = model.posterior_, model._evidence
-    sparse = isinstance(posterior, SparsePosterior)
-    arrays = _sparse_arrays(posterior) if sparse else _exact_arrays(posterior, evidence)
-    names = getattr(model, "feature_names_in_", None)
+    fit: Fit = model.fit_
+    posterior = fit.posterior
+    sparse = isinstance(posterior, InducingPosterior)
+    arrays = _sparse_arrays(posterior) if sparse else _exact_arrays(posterior, fit.evidence.field)
     document = {
         "sha256": ZERO_DIGEST,  # first, so that the first occurrence in the file is this one
         "format": FORMAT,
         "ggpm": __version__,
         "estimator": type(model).__name__,
         "params": {name: pack(value, name) for name, value in model.get_params(deep=False).items()},
-        "family": pack(model.family_, "family_"),
-        "kernels": [pack(kernel, "kernel_") for kernel in posterior.kernels],
-        "inference": pack(evidence.inference, "inference"),
+        "family": pack(fit.family, "family_"),
+        "kernels": [pack(kernel, "kernel_") for kernel in fit.kernels],
+        "inference": pack(fit.rule, "inference"),
         "posterior": "sparse" if sparse else "exact",
         "curvature": None if sparse else type(posterior.U).__name__,
-        "log_evidence": float(model.log_marginal_likelihood_value_),
-        "n_iter": int(model.n_iter_),
-        "converged": bool(model.converged_),
-        "feature_names": None if names is None else [str(name) for name in names],
-        "target_names": model.target_names_,
-        "target_kind": model._target_kind,
-        "classes": pack(getattr(model, "classes_", None), "classes_"),
+        "log_evidence": float(fit.log_evidence),
+        "n_iter": int(fit.n_iter),
+        "converged": bool(fit.converged),
+        "feature_names": None if fit.columns.names is None else list(fit.columns.names),
+        "target_names": fit.target.names,
+        "target_kind": fit.target.kind,
+        "classes": pack(fit.target.classes, "classes_"),
     }
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     contiguous = {name: np.ascontiguousarray(a, dtype=np.float64) for name, a in arrays.items()}
@@ -194,40 +197,34 @@ def _restore(content: bytes, length: int, known: Mapping[str, Mapping[str, type]
     kernels = [unpack(k, known) for k in packed]
     require(all(isinstance(k, sk.Kernel) for k in kernels), "kernels must be kernels")
     method = unpack(document.get("inference"), known)
-    require(hasattr(method, "infer"), "inference must be an inference method")
+    require(isinstance(method, Rule), "inference must be an inference method")
     posterior: Any
-    evidence: Any
+    field: Field
     if document.get("posterior") == "sparse":
-        posterior, evidence = _sparse(arrays, family, kernels)
+        posterior, field = _sparse(arrays, family, kernels), RowsNotStored()
     else:
-        posterior, evidence = _exact(_text(document, "curvature"), arrays, family, kernels, method)
+        posterior, field = _exact(_text(document, "curvature"), arrays, family, kernels)
     require(not arrays, f"unknown arrays {sorted(arrays)}")
-    features = (posterior.Z if isinstance(posterior, SparsePosterior) else posterior.X).shape[1]
+    features = posterior.inputs.shape[1]
 
     params: Any = document.get("params")
     require(isinstance(params, dict), "params must be a mapping")
     allowed = set(kind._get_param_names())
     require(set(params) <= allowed, f"unknown parameters {sorted(set(params) - allowed)}")
-    model = kind(**{name: unpack(value, known) for name, value in params.items()})
-
-    model.family_ = family
-    model.kernel_ = kernels if isinstance(model.kernel, list | tuple) else kernels[0]
-    model.posterior_, model._evidence = posterior, evidence
-    model.theta_ = evidence.theta
-    if isinstance(posterior, SparsePosterior):
-        model.inducing_inputs_ = posterior.Z
-    model.log_marginal_likelihood_value_ = _number(document, "log_evidence")
-    model.n_iter_ = int(_number(document, "n_iter"))
-    model.converged_ = document.get("converged") is True
-    model.n_features_in_ = features
     names = _names(document, "feature_names", features)
-    if names is not None:
-        model.feature_names_in_ = np.array(names, dtype=object)
-    model.target_names_ = _names(document, "target_names", None)
-    model._target_kind = document.get("target_kind") if document.get("target_kind") in ("pandas", "polars") else None
-    _restore_classes(model, unpack(document.get("classes"), known), family)
-    _try_out(model, posterior)
-    return model
+    frame = document.get("target_kind")
+    classes = _classes(kind, unpack(document.get("classes"), known), family)
+    fit = Fit(
+        Evidence(family, kernels, field, method),
+        posterior,
+        _number(document, "log_evidence"),
+        int(_number(document, "n_iter")),
+        document.get("converged") is True,
+        Columns(features, None if names is None else tuple(names)),
+        Target(_names(document, "target_names", None), frame if frame in ("pandas", "polars") else None, classes),
+    )
+    _try_out(fit)
+    return kind.from_fit({name: unpack(value, known) for name, value in params.items()}, fit)
 
 
 def _document(content: bytes, length: int) -> dict[str, Any]:
@@ -254,8 +251,8 @@ def _no_constant(name: str) -> Any:
 
 
 # ---- posteriors --------------------------------------------------------------------------------------------------
-def _exact_arrays(posterior: Posterior, evidence: Evidence) -> dict[str, NDArray]:
-    arrays = {"X": posterior.X, "y": evidence.y, "z": posterior.z, "offset": evidence.offset}
+def _exact_arrays(posterior: DensePosterior, field: DenseField) -> dict[str, NDArray]:
+    arrays = {"X": posterior.X, "y": field.y, "z": posterior.z, "offset": field.offset}
     U: Any = posterior.U
     if type(U) not in CURVATURES.values():
         raise TypeError(f"sites of type {type(U).__name__} cannot be saved in this version.")
@@ -264,15 +261,15 @@ def _exact_arrays(posterior: Posterior, evidence: Evidence) -> dict[str, NDArray
 
 
 def _exact(
-    curvature: str, arrays: dict[str, NDArray], family: Family, kernels: list, method: Any
-) -> tuple[Posterior, Evidence]:
+    curvature: str, arrays: dict[str, NDArray], family: Family, kernels: list
+) -> tuple[DensePosterior, DenseField]:
     X, y, z, offset = (_take(arrays, name) for name in ("X", "y", "z", "offset"))
     require(X.ndim == 2 and z.ndim == 2 and len(X) > 0 and X.shape[1] > 0, "X and z must be matrices")
     n, D = z.shape
     require(len(X) == n and y.ndim > 0 and len(y) == n and offset.shape == (n, D), "X, y, z and offset must agree")
     require(family.latent_dim == D, f"the family must have {D} latent dimensions")
     U = _curvature(curvature, arrays, n, D)
-    return Posterior(kernels, X, z, SolveLater(kernels, X, U), U), Evidence(family, kernels, X, y, offset, method)
+    return DensePosterior(kernels, X, z, U), DenseField(X, y, offset)
 
 
 def _curvature(name: str, arrays: dict[str, NDArray], n: int, D: int) -> Any:
@@ -287,66 +284,47 @@ def _curvature(name: str, arrays: dict[str, NDArray], n: int, D: int) -> Any:
     return CURVATURES[name](**fields)
 
 
-def _sparse_arrays(posterior: SparsePosterior) -> dict[str, NDArray]:
+def _sparse_arrays(posterior: InducingPosterior) -> dict[str, NDArray]:
     factors = {f"L{j}": L for j, L in enumerate(posterior.L)}
     return {"Z": posterior.Z, "v": posterior.v, "P": posterior.P, **factors}
 
 
-def _sparse(arrays: dict[str, NDArray], family: Family, kernels: list) -> tuple[SparsePosterior, NotStored]:
+def _sparse(arrays: dict[str, NDArray], family: Family, kernels: list) -> InducingPosterior:
     Z, v = _take(arrays, "Z"), _take(arrays, "v")
     require(Z.ndim == 2 and v.ndim == 2 and Z.size > 0 and len(Z) == v.shape[1], "Z and v must agree")
     D, M = v.shape
     require(family.latent_dim == D, f"the family must have {D} latent dimensions")
     P = _take(arrays, "P", (D, M, D, M))
     L = [np.asfortranarray(_take(arrays, f"L{j}", (M, M))) for j in range(len(kernels))]
-    return SparsePosterior(kernels, Z, L, v, P), NotStored(family, kernels)
+    return InducingPosterior(kernels, Z, L, v, P)
 
 
-class NotStored:
-    """Stands for the evidence of a sparse model that was loaded: its training rows are not in the file."""
-
-    def __init__(self, family: Family, kernels: list):
-        own = family.log_hyper if family.learns_phi else np.empty(0)
-        self.theta = np.concatenate([log_hyper(kernels), own])
-
-    def at(self, theta: Any) -> Any:
-        """Say what is missing, and what to do."""
-        raise ValueError(
-            "a sparse model is saved without its training rows, so that its evidence cannot be computed at another "
-            "theta after loading. log_marginal_likelihood() gives the learned value; fit again for more."
-        )
-
-    def evaluate(self, **_: Any) -> Any:
-        """Say what is missing, and what to do."""
-        return self.at(None)
-
-
-def _restore_classes(model: Any, classes: Any, family: Family) -> None:
-    if not hasattr(model, "predict_proba"):
+def _classes(kind: type, classes: Any, family: Family) -> NDArray | None:
+    if not hasattr(kind, "predict_proba"):
         require(classes is None, "a regressor has no classes")
-        return
+        return None
     require(isinstance(classes, np.ndarray) and classes.ndim == 1, "classes must be one row of labels")
     support: Any = family.support
     count = getattr(support, "n_codes", None)
     require(family.finite and count == len(classes), f"{len(classes)} classes do not fit the family")
-    model.classes_ = classes
+    return classes
 
 
-def _try_out(model: Any, posterior: Posterior | SparsePosterior) -> None:
+def _try_out(fit: Fit) -> None:
     """Evaluate kernels and family at one row, as far as that needs no factorisation."""
-    inputs, D = (posterior.Z if isinstance(posterior, SparsePosterior) else posterior.X), model.family_.latent_dim
-    rows = [np.asarray(kernel(inputs[:1], inputs)) for kernel in posterior.kernels]
+    posterior, family = fit.posterior, fit.family
+    inputs, D = posterior.inputs, family.latent_dim
+    rows = KernelMatrices([np.asarray(kernel(inputs[:1], inputs)) for kernel in posterior.kernels])
     require(all(k.shape == (1, len(inputs)) for k in rows), "a kernel gives a matrix of the wrong shape")
-    weights = posterior.v.T if isinstance(posterior, SparsePosterior) else posterior.z
+    weights = posterior.v.T if isinstance(posterior, InducingPosterior) else posterior.z
     with np.errstate(all="ignore"):
-        latent = np.stack([rows[min(j, len(rows) - 1)] @ weights[:, j] for j in range(D)], axis=1)
+        latent = np.stack([rows.of(j) @ weights[:, j] for j in range(D)], axis=1)
         require(bool(np.all(np.isfinite(latent))), "the latent is not finite")
-        moment = np.asarray(model.family_.moment(latent), dtype=float)
+        moment = np.asarray(family.moment(latent), dtype=float)
         require(bool(np.all(np.isfinite(moment))), "the family gives no finite prediction")
-        if isinstance(posterior, Posterior):
-            require(
-                np.shape(model.family_.log_prob(latent, model._evidence.y[:1])) == (1,), "y does not fit the family"
-            )
+        if isinstance(posterior, DensePosterior):
+            y = fit.evidence.field.y[:1]  # type: ignore[attr-defined]
+            require(np.shape(family.log_prob(latent, y)) == (1,), "y does not fit the family")
 
 
 # ---- small checks ------------------------------------------------------------------------------------------------

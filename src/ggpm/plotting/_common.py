@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data import frames
-from ggpm.data.text import did_you_mean
+from ggpm.data.text import Hint, Message, did_you_mean
 from ggpm.families.support import Circle, Simplex
 
 Array = NDArray[np.float64]
@@ -34,12 +34,11 @@ def axes_for(ax: Any, **settings: Any) -> Any:
 
 def training_data(model: Any) -> tuple[Array, NDArray] | None:
     """Rows and outputs that the model was fitted to, as the user knows them; None if it does not hold them."""
-    evidence = model._evidence
-    if not hasattr(evidence, "y"):
+    field = model.fit_.evidence.field
+    if not hasattr(field, "y"):
         return None
-    family = model.family_
-    y = family.decode(evidence.y)
-    return evidence.X, (model.classes_[np.asarray(y).astype(int)] if hasattr(model, "classes_") else y)
+    y = model.family_.decode(field.y)
+    return field.X, (model.classes_[np.asarray(y).astype(int)] if hasattr(model, "classes_") else y)
 
 
 def points_of(model: Any, data: Any) -> tuple[Array, NDArray] | None:
@@ -53,8 +52,7 @@ def points_of(model: Any, data: Any) -> tuple[Array, NDArray] | None:
 
 
 def inputs_of(model: Any) -> Array:
-    posterior = model.posterior_
-    return posterior.X if hasattr(posterior, "X") else posterior.Z
+    return model.fit_.posterior.inputs
 
 
 def feature_index(model: Any, feature: int | str) -> int:
@@ -131,8 +129,8 @@ def has_bands(family: Any) -> bool:
 def check_kind(model: Any, condition: bool, what: str) -> None:
     if not condition:
         kind = kind_of_picture(model)
-        instead = "plot_class_map" if kind == "classes" else f"plot_{kind}"
+        instead: list[str | Hint] = [Hint("plot_class_map" if kind == "classes" else f"plot_{kind}", "picture", kind)]
         if kind == "evidence":
-            instead += " or plot_calibration, which suit every family"
+            instead += [" or ", Hint("plot_calibration", "picture", "calibration"), ", which suit every family"]
         family = type(model.family_).__name__
-        raise ValueError(f"this picture is for {what}; the model's family is {family}. Try {instead}.")
+        raise ValueError(Message(f"this picture is for {what}; the model's family is {family}. Try ", *instead, "."))

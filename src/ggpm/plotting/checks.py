@@ -155,7 +155,7 @@ def plot_pit(model: Any, X: Any, y: Any, *, bins: int = 10, ax: Any = None) -> A
     'probability integral transform'
     """
     ax = axes_for(ax, figsize=(5.4, 3.4))
-    values = model.predict_dist(X).pit(model._codes(y))
+    values = model.predict_dist(X).pit(model.codes(y))
     many = values.ndim == 2 and values.shape[1] > 1
     m = len(values)
     edges = np.linspace(0, 1, bins + 1)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ggpm.data.text import Hint, Message
 from ggpm.plotting._common import (
     COLOURS,
     POINTS,
@@ -37,7 +38,9 @@ def plot_class_map(
     """
     check_kind(model, hasattr(model, "classes_"), "classifiers")
     if model.n_features_in_ < 2:
-        raise ValueError("a map needs two inputs; this model has one. Try plot_ordinal.")
+        raise ValueError(
+            Message("a map needs two inputs; this model has one. Try ", Hint("plot_ordinal", "picture", "ordinal"), ".")
+        )
     ax = axes_for(ax, figsize=(6, 4.8))
     i, j = (feature_index(model, f) for f in features)
     inputs = inputs_of(model)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ggpm.data.text import Hint, Message
 from ggpm.families.support import Simplex
 from ggpm.plotting import _ternary
 from ggpm.plotting._common import (
@@ -114,7 +115,13 @@ def plot_ternary_density(
 def _check_three(model: Any) -> None:
     check_kind(model, isinstance(model.family_.support, Simplex), "compositions")
     if model.family_.latent_dim != 3:
-        raise ValueError(f"a triangle shows 3 parts; this model has {model.family_.latent_dim}. Try plot_bands.")
+        raise ValueError(
+            Message(
+                f"a triangle shows 3 parts; this model has {model.family_.latent_dim}. Try ",
+                Hint("plot_bands", "picture", "bands"),
+                ".",
+            )
+        )
 
 
 def _parts(model: Any) -> list[str]:

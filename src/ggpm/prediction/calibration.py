@@ -158,7 +158,7 @@ def coverage_depth(model: Any, X: Any, y: Any, *, offset: Any = None, random_sta
 
 def _predictive_at(model: Any, X: Any, y: Any, offset: Any) -> tuple[Predictive, Any, Array]:
     """The predictive distribution of y, out of as many trials as it has, and y in the family's two forms."""
-    codes, family = model._codes(y), model.family_
+    codes, family = model.codes(y), model.family_
     encoded = family.encode(codes)
     trials = encoded.sum(axis=-1) if family.countable else None
     predictive = model.predict_dist(X, offset=offset, trials=trials)

@@ -31,7 +31,7 @@ def evaluate(model: Any, X: Any, y: Any, *, level: float = 0.9, offset: Any = No
     density = float(np.mean(model.log_predictive_density(X, y, offset=offset)))
     name, error = _error(model, dist, y)
     if hasattr(model, "classes_"):
-        inside = dist.interval(level)[np.arange(len(dist)), model._codes(y).astype(int)]
+        inside = dist.interval(level)[np.arange(len(dist)), model.codes(y).astype(int)]
         score = 1.0 - error
     else:
         inside = coverage_depth(model, X, y, offset=offset) <= level
@@ -51,8 +51,8 @@ def _error(model: Any, dist: Any, y: Any) -> tuple[str, float]:
     family = model.family_
     if hasattr(model, "classes_"):
         best = dist.probabilities().argmax(axis=1)
-        return "error rate", float(np.mean(best != model._codes(y)))
-    mean, values = dist.mean(), np.asarray(model._codes(y), dtype=float)
+        return "error rate", float(np.mean(best != model.codes(y)))
+    mean, values = dist.mean(), np.asarray(model.codes(y), dtype=float)
     if isinstance(family.support, Circle):
         period = family.support.period
         off = np.abs(np.mod(values - mean + period / 2, period) - period / 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -112,10 +111,7 @@ class LazyPredictive:
 
 def without_data(model: Any) -> Any:
     """A copy of a fitted estimator that predicts, without the rows it was fitted to."""
-    light = copy.copy(model)
-    for name in ("_evidence", "_approximation"):
-        light.__dict__.pop(name, None)
-    return light
+    return type(model).from_fit(model.get_params(deep=False), model.fit_.without_rows())
 
 
 def _matching(collection: Any, name: str, X: Any, count: int) -> list[Any]:
@@ -128,7 +124,7 @@ def _matching(collection: Any, name: str, X: Any, count: int) -> list[Any]:
 def _call(model: Any, X: Any, offset: Any, trials: Any, method: str, *arguments: Any) -> np.ndarray:
     predictive = model.predict_dist(X, offset=offset, trials=trials)
     if method == "log_prob":
-        arguments = (model._codes(arguments[0]),)
+        arguments = (model.codes(arguments[0]),)
     return _rows_first(getattr(predictive, method)(*arguments), method, arguments)
 
 

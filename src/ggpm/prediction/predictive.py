@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, logsumexp, ndtr, ndtri
 
 from ggpm.data.checks import check_level, check_whole
+from ggpm.data.rows import batches
 from ggpm.families.base import Family
 from ggpm.families.special.quadrature import centred_nodes, square_root, standard_normal_nodes
 from ggpm.families.support import Circle, Support
-from ggpm.fields.dense.posterior import batches
 from ggpm.prediction.regions import CircularGrid, HighestDensityRegion, circular_grid, highest_density
 
 __all__ = ["Predictive"]

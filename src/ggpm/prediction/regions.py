@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ggpm.data.checks import check_level, check_whole
+from ggpm.data.rows import batches
 from ggpm.families.special.quadrature import standard_normal_nodes, trapezoid
-from ggpm.fields.dense.posterior import batches
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive

@@ -1,15 +1,11 @@
-"""Inference: the Gaussian site that each data point gets.
+"""Site rules: the Gaussian factor that each row gets. A rule knows no field."""
 
-An inference method has ``infer(problem, K, start=None) -> Approximation``; what learns hyperparameters with it asks for
-``gradient(approximation)`` (of the evidence) or ``pullback(approximation, cotangent)`` (of anything else, such as
-leave-one-out densities).
-"""
-
-from ggpm.sites.base import Approximation, InferenceError, Problem
+from ggpm.sites.base import InferenceError, Problem, Rule, Sites, Slopes
 from ggpm.sites.laplace import Laplace
 from ggpm.sites.taylor import Taylor
 from ggpm.sites.variational import Variational
 
 INFERENCES = {"taylor": Taylor, "laplace": Laplace, "variational": Variational}
+"""The rules by the names that estimators take."""
 
-__all__ = ["INFERENCES", "Approximation", "InferenceError", "Laplace", "Problem", "Taylor", "Variational"]
+__all__ = ["INFERENCES", "InferenceError", "Laplace", "Problem", "Rule", "Sites", "Slopes", "Taylor", "Variational"]

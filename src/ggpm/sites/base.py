@@ -1,29 +1,30 @@
-"""What all inference methods share: the evidence of a second-order expansion, and its gradient.
+"""Site rules: the Gaussian factor that each row gets in the place of its likelihood.
 
-Around an expansion point f~ the log-likelihood is replaced by its second-order expansion, with gradient u and
-curvature U. The posterior is then Gaussian with mean m = K z, z = (I + U K)^-1 (u + U f~), and
+A rule looks at the Gaussian N(m_i, V_ii) of a row's latent and answers with the gradient u_i and the precision U_i of
+the row's site. Rules differ in what they look at and in these arrays alone:
 
-    log q(y) = l + u^T r - 1/2 r^T U r - 1/2 z^T m - 1/2 log|I + U K|,        r = m - f~.
+===========  ==============  =================================================================================
+rule         depends on      site
+===========  ==============  =================================================================================
+Taylor       y               u and U of log p at a point chosen from y                  (paper, section 3.2)
+Laplace      mean            u and U of log p at m                                      (paper, section 3.3)
+variational  covariance      E[u] and E[U] under N(m, V)                                (Khan & Lin 2017)
+===========  ==============  =================================================================================
 
-Taylor inference expands at a point chosen from y, Laplace inference at the posterior mode (r = 0). Their
-gradients differ only in how the point moves with the hyperparameters: with y fixed it moves through the
-family's hyperparameters alone, the mode moves with everything.
+A rule knows no field: it never sees a kernel, nor how rows hang together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
 
 from ggpm.families.base import Family
-from ggpm.families.curvature import Curvature, Diagonal, PlusOuter
-from ggpm.fields.dense import Joint, Solution, factorise
-from ggpm.kernels.linalg import fortran, mirror, symmetric_dot
+from ggpm.families.curvature import Curvature, Marginals
 
 Array = NDArray[np.float64]
 
@@ -34,7 +35,7 @@ class InferenceError(np.linalg.LinAlgError):
 
 @dataclass(frozen=True)
 class Problem:
-    """The data as inference sees them: a resolved family, encoded y, and the offset of the latent (n, D)."""
+    """Some rows as inference sees them: a resolved family, encoded y, and the offset of the latent (n, D)."""
 
     family: Family
     y: Array
@@ -53,120 +54,92 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Approximation:
-    """A Gaussian approximation of the posterior, its evidence and all that the gradient needs."""
+class Sites:
+    """The sites of some rows at given marginals."""
 
-    problem: Problem
-    K: Sequence[Array]
-    point: Array
-    """f~, where the log-likelihood was expanded, (n, D)."""
+    u: Array
+    """Gradient of the (approximate, or expected) log-likelihood in the rows' means, (n, D)."""
     U: Curvature
-    solution: Solution
-    z: Array
-    """K^-1 m, (n, D)."""
-    mean: Array
-    """Posterior mean m at the training rows, (n, D)."""
-    log_evidence: float
-    expected_rows: NDArray[np.bool_]
-    """Rows whose observed curvature was indefinite, so that the expected one was used."""
-    converged: bool = True
-    n_iter: int = 0
-    trace: tuple[float, ...] = field(default=(), repr=False)
-    """The objective of the mode search after every step."""
+    """Precision of the sites."""
+    fisher: NDArray[np.bool_] | None = None
+    """Rows whose observed curvature is indefinite, so that the expected (Fisher) one stands for it; None: no row."""
+    value: float | None = None
+    """The expected log-likelihood, for rules that depend on the covariance."""
+    coupling: Array | None = None
+    """U with the coupling of latent dimensions that factorised sites leave out, (n, D, D), where it costs nothing."""
+
+
+class Slopes(ABC):
+    """Derivatives of the sites of some rows at one point, ready to be pulled back many times."""
+
+    @abstractmethod
+    def pullback(
+        self, u_bar: Array | None, U_bar: Marginals | None, *, value: bool = False, phi: bool = True
+    ) -> tuple[Array, Array | None, Array]:
+        """Derivatives of ``<u_bar, u> + <U_bar, U>`` in the means (n, D), the covariances and phi (p,).
+
+        ``value`` adds the log-likelihood that the rule stands for, with the means held: the objective is stationary in
+        them. The derivative in the covariances is None for rules that do not depend on them, that in phi is not
+        computed where it is not asked for.
+        """
+
+    def u_phi(self, u_bar: Array) -> Array:
+        """Derivative of ``<u_bar, u>`` in phi alone, (p,)."""
+        return self.pullback(u_bar, None)[2]
+
+
+class Rule(ABC):
+    """How every row gets its site; subclasses are frozen dataclasses of settings."""
+
+    depends_on: ClassVar[Literal["y", "mean", "covariance"]]
+    """What a site changes with. A rule that depends on the covariance maximises a bound, the others an expansion."""
+    max_iter: int = 100
+    """Most steps of the search for sites."""
+    tol: float = 1e-18
+    """Where that search ends: for expansions the squared Newton decrement relative to 1 + |objective|, for bounds
+    the largest move of a site parameter relative to the largest."""
+    factorised: bool = False
+    """Whether the sites leave out the coupling of latent dimensions on purpose."""
 
     @property
-    def start(self) -> Any:
-        """What `infer` takes as the start of a search nearby."""
-        return self.z, self.mean
+    def ftol(self) -> float | None:
+        """Relative precision of the evidence that a search for hyperparameters can count on; None: full."""
+        return None
 
-    def gradient(self, moves_with_mode: bool, moves_with_family: bool = True) -> tuple[list[Array], Array]:
-        """Cotangents of the kernel matrices, and the gradient in the family's hyperparameters.
+    def of_rows(self, rows: Any) -> Self:
+        """The rule for some of the rows, where settings of it belong to rows."""
+        return self
 
-        ``moves_with_mode`` says whether the expansion point is the mode (Laplace); if not, ``moves_with_family``
-        says whether it is the family's own, which may move with its hyperparameters, or fixed by the user.
-        """
-        p, eta = self.problem, self.point + self.problem.offset
-        r = self.mean - self.point
-        M = PlusOuter(self.solution.marginals(), r) if np.any(r) else self.solution.marginals()
-        uncoupled = isinstance(self.U, Diagonal) and r.shape[1] > 1  # the family's curvature may be more than that
-        d_eta, d_phi = curvature_pullback(p, eta, Diagonal(M.diag) if uncoupled else M, self.expected_rows)
-        s = -0.5 * d_eta
-        if (uncoupled or self.expected_rows.any()) and np.any(r):
-            # u moves by the observed curvature, the site by the expected one, or by its diagonal
-            s += self.U.dot(r) - p.family.U(eta, p.y).dot(r)
-        log_prob_phi, u_phi = p.family.phi_slopes(eta, p.y)
-        grad_phi = log_prob_phi.sum(axis=0) - 0.5 * d_phi + np.einsum("nj,njp->p", r, u_phi)
-        # dL/dK_j = (z z^T - [(K+W)^-1]_jj + q z^T + z q^T)/2 = ((z+q)(z+q)^T - q q^T - [(K+W)^-1]_jj)/2
-        if moves_with_mode:
-            q = self.solution.solve(s)
-            grad_phi += np.einsum("nj,njp->p", kernel_dot(self.K, q), u_phi)
-            terms = [(0.5, self.z + q), (-0.5, q)]
-        else:
-            if moves_with_family:
-                grad_phi += p.family.expansion_pullback(p.y, s)
-            terms = [(0.5, self.z)]
-        cotangents = self.solution.precision()
-        for j, G in enumerate(cotangents):
-            columns = slice(j, j + 1) if len(cotangents) > 1 else slice(None)
-            beta = -0.5
-            for alpha, a in terms:
-                G = blas.dsyrk(alpha, fortran(a[:, columns]), beta=beta, c=G, lower=1, overwrite_c=1)
-                beta = 1.0
-            cotangents[j] = mirror(G)
-        return cotangents, grad_phi
+    def resolved(self, n: int, D: int, blocks_are_cheap: bool) -> Self:
+        """The rule for so many rows and latents; ``blocks_are_cheap`` where D×D sites cost as little as diagonal."""
+        return self
+
+    def value(self, problem: Problem, f: Array) -> float:
+        """The log-likelihood of all rows at latent values f, as the rule sees it (not asked of bounds)."""
+        return problem.log_prob(f)
+
+    def u(self, problem: Problem, f: Array) -> Array:
+        """The gradient of `value` alone, (n, D)."""
+        return self.at(problem, f).u
+
+    @abstractmethod
+    def at(self, problem: Problem, f: Array, V: Marginals | None = None, fisher: bool = False) -> Sites:
+        """The sites at means f and covariances V; ``fisher`` asks for the expected curvature in every row."""
+
+    def coupled(self, problem: Problem, f: Array, V: Marginals, sites: Sites) -> Array:
+        """U with the coupling of latent dimensions that factorised sites leave out, (n, D, D)."""
+        return sites.U.dense() if sites.coupling is None else sites.coupling
+
+    @abstractmethod
+    def slopes(self, problem: Problem, f: Array, V: Marginals | None, sites: Sites) -> Slopes:
+        """The derivatives of `at` at the same point."""
 
 
-def expand(problem: Problem, K: Sequence[Array], point: Array, coupled: bool = True) -> Approximation:
-    """Expand the log-likelihood at ``point``; rows with indefinite curvature use the expected one."""
-    eta = point + problem.offset
-    u, U = problem.family.u_and_U(eta, problem.y)
-    definite = U.semidefinite()
-    if not definite.all():
-        U = U.select(definite, problem.family.U(eta, problem.y, expected=True))
-    if not coupled:
-        U = U.diagonal()
-    solution = factorise(K, U)
-    target = u + U.dot(point)
-    z = solution.solve(target)
-    z += solution.solve(target - z - U.dot(kernel_dot(K, z)))  # one step of refinement
-    return assemble(problem, K, point, problem.log_prob(point), u, U, solution, z, ~definite)
-
-
-def assemble(
-    problem: Problem,
-    K: Sequence[Array],
-    point: Array,
-    log_prob: float,
-    u: Array,
-    U: Curvature,
-    solution: Solution,
-    z: Array,
-    expected_rows: NDArray[np.bool_],
-    **facts,
-) -> Approximation:
-    """The approximation that belongs to an expansion (log-likelihood, u and U at the point) and its solved sites."""
-    mean = kernel_dot(K, z)
-    r = mean - point
-    value = log_prob + np.sum(r * (u - 0.5 * U.dot(r))) - 0.5 * np.sum(z * mean) - 0.5 * solution.log_det
-    if not np.isfinite(value):
-        raise InferenceError("the evidence is not finite at these hyperparameters")
-    return Approximation(problem, K, point, U, solution, z, mean, float(value), expected_rows, **facts)
-
-
-def kernel_dot(K: Sequence[Array], z: Array) -> Array:
-    """``K z`` for z (n, D) and one shared, D separate, or one joint kernel matrix."""
-    if isinstance(K, Joint):
-        return symmetric_dot(K[0], z.ravel()).reshape(z.shape)
-    if len(K) == 1:
-        return symmetric_dot(K[0], z)
-    return np.stack([symmetric_dot(k, z[:, j]) for j, k in enumerate(K)], axis=1)
-
-
-def curvature_pullback(problem: Problem, eta: Array, M, expected_rows: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Pullback of the curvature that was used: observed, or expected in some rows."""
-    if not expected_rows.any():
+def curvature_pullback(problem: Problem, eta: Array, M: Any, fisher: NDArray[np.bool_] | None) -> tuple[Array, Array]:
+    """Derivatives of ``sum_i <M_i, U_i>`` in eta and phi; U is the expected curvature in the rows of ``fisher``."""
+    if fisher is None or not fisher.any():
         return problem.family.U_pullback(eta, problem.y, M)
-    keep = expected_rows[:, None]
+    keep = fisher[:, None]
     d_obs, p_obs = problem.family.U_pullback(eta, problem.y, _Rows(M, ~keep))
     d_exp, p_exp = problem.family.U_pullback(eta, problem.y, _Rows(M, keep), expected=True)
     return d_obs + d_exp, p_obs + p_exp
@@ -176,15 +149,15 @@ def curvature_pullback(problem: Problem, eta: Array, M, expected_rows: NDArray[n
 class _Rows:
     """Marginals that are zero outside some rows."""
 
-    base: object
+    base: Marginals
     keep: NDArray[np.bool_]
 
     @property
     def diag(self) -> Array:
-        return np.where(self.keep, self.base.diag, 0.0)  # type: ignore[attr-defined]
+        return np.where(self.keep, self.base.diag, 0.0)
 
     def dot(self, w: Array) -> Array:
-        return np.where(self.keep, self.base.dot(w), 0.0)  # type: ignore[attr-defined]
+        return np.where(self.keep, self.base.dot(w), 0.0)
 
     def dense(self) -> Array:
-        return np.where(self.keep[..., None], self.base.dense(), 0.0)  # type: ignore[attr-defined]
+        return np.where(self.keep[..., None], self.base.dense(), 0.0)

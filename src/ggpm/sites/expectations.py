@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm.data.rows import batches
 from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals, RankOne
 from ggpm.families.special.quadrature import matched_nodes
-from ggpm.fields.dense.posterior import batches
 from ggpm.kernels.linalg import product
 from ggpm.sites.base import Problem
 

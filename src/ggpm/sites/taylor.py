@@ -1,21 +1,22 @@
-"""Taylor inference: one expansion of the log-likelihood at a point chosen from y (paper, section 3.2)."""
+"""Taylor's rule: one expansion of the log-likelihood at a point chosen from y (paper, section 3.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.sites.base import Approximation, Problem, curvature_pullback, expand
-from ggpm.sites.sensitivity import Cotangent, as_marginals, is_diagonal, posterior_map, shaped, symmetric
+from ggpm.families.curvature import Combination, Curvature, Diagonal, Marginals, Outer
+from ggpm.sites.base import Problem, Rule, Sites, Slopes, curvature_pullback
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Taylor:
+@dataclass(frozen=True, init=False)
+class Taylor(Rule):
     """Closed-form inference: sites from a second-order expansion at eta~.
 
     Parameters
@@ -23,52 +24,48 @@ class Taylor:
     expansion : None, array (n, D) or callable
         The point eta~ in the latent space. None means the family's own (the paper's); a callable is given the
         y of `fit` and returns (n, D).
-    c : 1 or 0
+    coupling : 1 or 0
         The paper's c for the softmax: 1 keeps the coupling of the latent dimensions, 0 drops it, so that every
-        dimension is a Gaussian regression of its own on the target `t`.
+        dimension is a Gaussian regression of its own on the target `t`. Its old name ``c`` is an alias.
 
     Examples
     --------
-    >>> Taylor(c=0)
-    Taylor(expansion=None, c=0)
+    >>> Taylor(coupling=0), Taylor(c=0) == Taylor(coupling=0)
+    (Taylor(expansion=None, coupling=0), True)
     """
 
     expansion: Array | Callable[[Array], Array] | None = None
-    c: int = 1
+    coupling: int = 1
+    depends_on = "y"
 
-    def __post_init__(self) -> None:
-        if self.c not in (0, 1):
-            raise ValueError(f"c must be 0 or 1; got {self.c!r}.")
+    def __init__(
+        self, expansion: Array | Callable[[Array], Array] | None = None, coupling: int | None = None,
+        *, c: int | None = None,
+    ) -> None:  # fmt: skip
+        if coupling is not None and c is not None and c != coupling:
+            raise ValueError(f"c is the old name of coupling: give one of them; got c={c!r}, coupling={coupling!r}.")
+        given = coupling if coupling is not None else 1 if c is None else c
+        if given not in (0, 1):
+            raise ValueError(f"{'c' if coupling is None else 'coupling'} must be 0 or 1; got {given!r}.")
+        object.__setattr__(self, "expansion", expansion)
+        object.__setattr__(self, "coupling", given)
 
-    def infer(self, problem: Problem, K: Sequence[Array], start: Array | None = None) -> Approximation:
-        """Posterior from the sites at the expansion point; ``start`` is not used."""
-        return expand(problem, K, self._point(problem), coupled=bool(self.c))
+    @property
+    def c(self) -> int:
+        """The old name of ``coupling``."""
+        return self.coupling
 
-    def gradient(self, approximation: Approximation) -> tuple[list[Array], Array]:
-        """Cotangents of the kernel matrices and gradient in the family's hyperparameters."""
-        return approximation.gradient(moves_with_mode=False, moves_with_family=self.expansion is None)
+    @property
+    def factorised(self) -> bool:  # type: ignore[override]
+        return not self.coupling
 
-    def pullback(self, approximation: Approximation, cotangent: Cotangent) -> tuple[list[Array], Array]:
-        """Cotangents of the kernel matrices and gradient in phi of any quantity of the fitted sites."""
-        p, point, U = approximation.problem, approximation.point, approximation.U
-        eta = point + p.offset
-        diagonal = is_diagonal(approximation.solution)
-        to = posterior_map(approximation.K, U, approximation.solution, approximation.z, approximation.mean)
-        # z = lambda - U m, lambda = u + U f~
-        mean_bar, V_bar = cotangent.mean - U.dot(cotangent.z), shaped(cotangent.V, diagonal)
-        lam_bar, U_bar = to.sites(mean_bar, V_bar)
-        lam_bar = lam_bar + cotangent.z
-        direct = cotangent.U - symmetric(cotangent.z, approximation.mean) + symmetric(lam_bar, point)
-        d_eta, d_phi = curvature_pullback(
-            p, eta, as_marginals(U_bar + shaped(direct, diagonal)), approximation.expected_rows
-        )
-        phi = cotangent.phi + d_phi + np.einsum("nj,njp->p", lam_bar, p.family.u_phi(eta, p.y))
-        if self.expansion is None:
-            moved = d_eta + U.dot(lam_bar) - p.family.U(eta, p.y).dot(lam_bar)
-            phi = phi + p.family.expansion_pullback(p.y, moved)
-        return to.kernels(mean_bar, V_bar), phi
+    def of_rows(self, rows: Any) -> Self:
+        if self.expansion is None or callable(self.expansion):
+            return self
+        return replace(self, expansion=np.asarray(self.expansion, dtype=float)[rows])
 
-    def _point(self, problem: Problem) -> Array:
+    def point(self, problem: Problem) -> Array:
+        """f~, the expansion point less the offset, (n, D)."""
         if self.expansion is None:
             eta = problem.family.expansion(problem.y)
         else:
@@ -80,3 +77,66 @@ class Taylor:
             if not np.all(np.isfinite(eta)):
                 raise ValueError("the expansion point must be finite for every row.")
         return eta - problem.offset
+
+    def _expand(self, problem: Problem) -> tuple[Array, Array, Curvature, NDArray[np.bool_]]:
+        """f~, u and U there, and the rows where the observed curvature is indefinite and the expected one is used."""
+        point = self.point(problem)
+        eta = point + problem.offset
+        u, U = problem.family.u_and_U(eta, problem.y)
+        definite = U.semidefinite()
+        if not definite.all():
+            U = U.select(definite, problem.family.U(eta, problem.y, expected=True))
+        return point, u, U if self.coupling else U.diagonal(), ~definite
+
+    def value(self, problem: Problem, f: Array) -> float:
+        point, u, U, _ = self._expand(problem)
+        r = f - point
+        return problem.log_prob(point) + float(np.sum(r * (u - 0.5 * U.dot(r))))  # paper eq. (19)
+
+    def at(self, problem: Problem, f: Array, V: Marginals | None = None, fisher: bool = False) -> Sites:
+        point, u, U, rows = self._expand(problem)
+        return Sites(u - U.dot(f - point), U, rows)
+
+    def slopes(self, problem: Problem, f: Array, V: Marginals | None, sites: Sites) -> Slopes:
+        point, _, _, rows = self._expand(problem)
+        return _TaylorSlopes(self, problem, point, f - point, sites.U, rows)
+
+
+@dataclass(frozen=True)
+class _TaylorSlopes(Slopes):
+    """With r = f - f~ the value is ``l + u~^T r - r^T U r/2`` and the gradient ``u~ - U r``."""
+
+    rule: Taylor
+    problem: Problem
+    point: Array
+    r: Array
+    U: Curvature
+    fisher: NDArray[np.bool_]
+
+    def pullback(
+        self, u_bar: Array | None, U_bar: Marginals | None, *, value: bool = False, phi: bool = True
+    ) -> tuple[Array, Array | None, Array]:
+        p, eta, r = self.problem, self.point + self.problem.offset, self.r
+        f_bar = np.zeros_like(r) if u_bar is None else -self.U.dot(u_bar)
+        if not phi or not p.family.log_hyper.size:
+            return f_bar, None, np.zeros(p.family.log_hyper.size)
+        terms: list[tuple[float, Marginals]] = [] if U_bar is None else [(1.0, U_bar)]
+        slope = np.zeros_like(r)  # of the whole in u~
+        if value:
+            slope = slope + r
+            terms.append((-0.5, Outer(r, r)))
+        if u_bar is not None:
+            slope = slope + u_bar
+            terms.append((-1.0, Outer(u_bar, r)))
+        M: Marginals = Combination(terms)
+        point_bar, phi_bar = curvature_pullback(p, eta, M if self.rule.coupling else Diagonal(M.diag), self.fisher)
+        log_prob_phi, u_phi = p.family.phi_slopes(eta, p.y)
+        phi_bar = phi_bar + np.einsum("nj,njp->p", slope, u_phi)
+        if value:
+            phi_bar = phi_bar + log_prob_phi.sum(axis=0)
+        if self.rule.expansion is None:
+            if self.fisher.any() or not self.rule.coupling:
+                # u~ moves by the observed curvature, the site by the expected one, or by its diagonal
+                point_bar = point_bar + self.U.dot(slope) - p.family.U(eta, p.y).dot(slope)
+            phi_bar = phi_bar + p.family.expansion_pullback(p.y, point_bar)
+        return f_bar, None, phi_bar

@@ -7,15 +7,15 @@ factorisations. Vectors and matrices of order nD are ordered by data point.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.families.curvature import Blocks
+from ggpm.fields.dense.matrices import KernelMatrices
+from ggpm.fields.dense.sensitivity import BlockSensitivity
 from ggpm.kernels.linalg import (
-    available_memory,
     cholesky,
     cholesky_inverse,
     cholesky_solve,
@@ -28,16 +28,12 @@ from ggpm.kernels.linalg import (
 
 Array = NDArray[np.float64]
 
-# How many nD×nD arrays are alive at once, counted from the code below.
-ARRAYS_ALIVE = 4
-
 
 class BlockSolution:
     """`Solution` for general blocks, O((nD)^3)."""
 
-    def __init__(self, K: Sequence[Array], U: Blocks):
+    def __init__(self, K: KernelMatrices, U: Blocks):
         n, D, _ = U.values.shape
-        check_memory(n, D)
         self.K, self.shape = K, (n, D)
         values, vectors = np.linalg.eigh(U.values)
         self._S = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
@@ -61,10 +57,10 @@ class BlockSolution:
         """``I + S^T K S``."""
         n, D = self.shape
         S = self._S
-        if len(self.K) == 1:
+        if self.K.shared:
             columns = S.transpose(0, 2, 1).reshape(n * D, D)
             B: Array = product(columns, columns.T).reshape(n, D, n, D)
-            B *= self.K[0][:, None, :, None]
+            B *= self.K.of(0)[:, None, :, None]
         else:
             B = np.zeros((n, D, n, D))
             for j, K in enumerate(self.K):
@@ -94,15 +90,12 @@ class BlockSolution:
         out = np.matmul(self._S, cholesky_solve(self._L, inner).reshape(n, D, -1)).reshape(n * D, -1)
         return out if self._half is None else out - product(self._half.T, product(self._half, A))
 
-    def _K(self, j: int) -> Array:
-        return self.K[j if len(self.K) > 1 else 0]
-
     def _K_dot(self, A: Array) -> Array:
         n, D = self.shape
         out = np.empty((n, D, A.shape[1]))
         A = A.reshape(n, D, -1)
         for j in range(D):
-            out[:, j] = product(self._K(j), A[:, j])
+            out[:, j] = product(self.K.of(j), A[:, j])
         return out.reshape(n * D, -1)
 
     def solve(self, r: Array) -> Array:
@@ -115,68 +108,59 @@ class BlockSolution:
         E = self.E.reshape(n, D, n, D)
         out = np.zeros((n, D, D))
         for k in range(D):
-            EK = product(E[:, :, :, k].reshape(n * D, n), self._K(k)).reshape(n, D, n)
+            EK = product(E[:, :, :, k].reshape(n * D, n), self.K.of(k)).reshape(n, D, n)
             for j in range(D):
-                out[:, j, k] = -np.einsum("ai,ai->i", self._K(j), EK[:, j])
-            out[:, k, k] += np.diag(self._K(k))
+                out[:, j, k] = -np.einsum("ai,ai->i", self.K.of(j), EK[:, j])
+            out[:, k, k] += np.diag(self.K.of(k))
         return Blocks((out + out.transpose(0, 2, 1)) / 2)
 
     def precision(self) -> list[Array]:
         n, D = self.shape
         blocks = [self.E.reshape(n, D, n, D)[:, j, :, j].copy(order="F") for j in range(D)]
-        return blocks if len(self.K) > 1 or D == 1 else [np.asfortranarray(np.sum(blocks, axis=0))]
+        return blocks if not self.K.shared or D == 1 else [np.asfortranarray(np.sum(blocks, axis=0))]
 
-    def reduction(self, K_star: Sequence[Array]) -> Array:
+    def reduction(self, K_star: KernelMatrices) -> Array:
         n, D = self.shape
-        E, m = self.E.reshape(n, D, n, D), K_star[0].shape[1]
+        E, m = self.E.reshape(n, D, n, D), K_star.of(0).shape[1]
         out = np.empty((m, D, D))
         for k in range(D):
-            Ek = product(E[:, :, :, k].reshape(n * D, n), K_star[k if len(K_star) > 1 else 0]).reshape(n, D, m)
+            Ek = product(E[:, :, :, k].reshape(n * D, n), K_star.of(k)).reshape(n, D, m)
             for j in range(D):
-                out[:, j, k] = np.einsum("nm,nm->m", K_star[j if len(K_star) > 1 else 0], Ek[:, j])
+                out[:, j, k] = np.einsum("nm,nm->m", K_star.of(j), Ek[:, j])
         return (out + out.transpose(0, 2, 1)) / 2
 
+    def sensitivity(self) -> BlockSensitivity:
+        return BlockSensitivity(self.K, self.E.reshape(*self.shape, *self.shape))
 
-class Joint(list):
-    """A kernel matrix of order nD, ordered by data point: latent dimensions that are correlated a priori.
 
-    >>> K = Joint([np.array([[1.0, 0.5], [0.5, 1.0]])])  # one row, two dimensions
+class JointSolution(BlockSolution):
+    """`Solution` for a `JointMatrix`; cross-covariances of one new row are (nD, D).
+
+    >>> from ggpm.fields.dense.matrices import JointMatrix
+    >>> K = JointMatrix(np.array([[1.0, 0.5], [0.5, 1.0]]))  # one row, two dimensions
     >>> JointSolution(K, Blocks(np.eye(2)[None])).solve(np.array([[1.0, 0.0]])).round(4)
     array([[ 0.5333, -0.1333]])
     """
 
-
-class JointSolution(BlockSolution):
-    """`Solution` for a `Joint` kernel matrix; cross-covariances of one new row are (nD, D)."""
-
     def _B(self) -> Array:
         n, D = self.shape
-        B = np.matmul(self._S.transpose(0, 2, 1), self.K[0].reshape(n, D, n * D)).reshape(n * D, n, D)
+        B = np.matmul(self._S.transpose(0, 2, 1), self.K.of(0).reshape(n, D, n * D)).reshape(n * D, n, D)
         B = np.matmul(B[:, :, None, :], self._S).reshape(n * D, n * D)
         B.flat[:: n * D + 1] += 1.0
         return B
 
     def _K_dot(self, A: Array) -> Array:
-        return product(self.K[0], A)
+        return product(self.K.of(0), A)
 
     def marginals(self) -> Blocks:
         n, D = self.shape
-        V = (self.K[0] - product(product(self.K[0], self.E), self.K[0])).reshape(n, D, n, D)
+        K = self.K.of(0)
+        V = (K - product(product(K, self.E), K)).reshape(n, D, n, D)
         blocks = V[np.arange(n), :, np.arange(n), :]
         return Blocks((blocks + blocks.transpose(0, 2, 1)) / 2)
 
     def precision(self) -> list[Array]:
         return [np.array(self.E, order="F")]
 
-    def reduction(self, K_star: Sequence[Array]) -> Array:
-        return product(product(K_star[0].T, self.E), K_star[0])[None]
-
-
-def check_memory(n: int, D: int) -> None:
-    """Refuse, before anything is allocated, blocks that would not fit in memory."""
-    need, have = ARRAYS_ALIVE * 8 * (n * D) ** 2, available_memory()
-    if need > have:
-        raise MemoryError(
-            f"general {D}×{D} blocks for {n} rows need {need / 2**30:.1f} GiB, {have / 2**30:.1f} GiB are free. "
-            "Use fewer rows, inducing points, or a family whose curvature is declared diagonal or rank-one."
-        )
+    def reduction(self, K_star: KernelMatrices) -> Array:
+        return product(product(K_star.of(0).T, self.E), K_star.of(0))[None]

@@ -6,7 +6,6 @@ the softmax expanded at a common point costs a single n×n factorisation for any
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,8 @@ from numpy.typing import NDArray
 
 from ggpm.families.curvature import Kronecker
 from ggpm.fields.dense.factor import PositiveFactor, SignedFactor, factor
+from ggpm.fields.dense.matrices import KernelMatrices
+from ggpm.fields.dense.sensitivity import BlockSensitivity
 from ggpm.kernels.linalg import mirror, product, symmetric_dot
 
 Array = NDArray[np.float64]
@@ -25,7 +26,7 @@ EIGENVALUE_RTOL = 1e-12
 class KroneckerSolution:
     """`Solution` for ``U_i = weight_i * matrix`` and one shared kernel."""
 
-    def __init__(self, K: Sequence[Array], U: Kronecker):
+    def __init__(self, K: KernelMatrices, U: Kronecker):
         (self.K,) = K
         values, self.Q = np.linalg.eigh(U.matrix)
         tolerance = EIGENVALUE_RTOL * np.abs(values).max(initial=0.0)
@@ -61,13 +62,21 @@ class KroneckerSolution:
                 total += (s.stop - s.start) * f.E()
         return [mirror(total)]
 
-    def reduction(self, K_star: Sequence[Array]) -> Array:
+    def reduction(self, K_star: KernelMatrices) -> Array:
         (k,) = K_star
         quad = np.zeros((k.shape[1], len(self.Q)))
         for s, f in self.groups:
             if f is not None:
                 quad[:, s] = f.E_quad(k)[:, None]
         return RotatedMarginals(self.Q, quad).dense()
+
+    def sensitivity(self) -> BlockSensitivity:
+        n, D = len(self.K), len(self.Q)
+        E: Array = np.zeros((n, D, n, D))
+        for s, f in self.groups:
+            if f is not None:
+                E += mirror(f.E())[:, None, :, None] * product(self.Q[:, s], self.Q[:, s].T)[None, :, None, :]
+        return BlockSensitivity(KernelMatrices([self.K]), E)
 
 
 @dataclass(frozen=True)

@@ -1,44 +1,63 @@
-"""The fitted posterior: from training rows, sites and kernels to the latent at new rows."""
+"""The posterior of the dense field: from training rows, sites and kernels to the latent at new rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.families.curvature import Curvature, Marginals
-from ggpm.fields.dense import Solution, factorise
+from ggpm.data.rows import batches
+from ggpm.families.curvature import Curvature
+from ggpm.fields.dense.matrices import KernelMatrices
+from ggpm.fields.dense.solution import Solution, factorise
 from ggpm.kernels import evaluate
 from ggpm.kernels.linalg import product
 
 Array = NDArray[np.float64]
 
-# Doubles that one batch of test rows may take per array: 32 MiB.
-BATCH_DOUBLES = 2**22
 
+class DensePosterior:
+    """q(eta) at the training rows, ready to be carried to new ones.
 
-@dataclass(frozen=True)
-class Posterior:
-    """q(eta) at the training rows, ready to be carried to new ones."""
+    Kernels, X, z and U determine everything else: the factorisation behind predictive variances is computed again
+    from them where it is not given, and is not stored with a model.
 
-    kernels: Sequence
-    X: Array
-    z: Array
-    """K^-1 m, (n, D)."""
-    solution: Solution
-    U: Curvature | None = None
-    """Curvature of the sites; with kernels, X and z it determines everything else."""
+    Parameters
+    ----------
+    kernels : one that all latent dimensions share, or one for each
+    X : training rows, (n, features)
+    z : K^-1 m, (n, D)
+    U : curvature of the sites
+    solution : the factorisation, if it is at hand
+    """
+
+    def __init__(self, kernels: Sequence[Any], X: Array, z: Array, U: Curvature, solution: Solution | None = None):
+        self.kernels, self.X, self.z, self.U, self._solution = list(kernels), X, z, U, solution
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_solution": None}
+
+    @property
+    def inputs(self) -> Array:
+        """The rows that it knows, (n, features)."""
+        return self.X
+
+    @property
+    def solution(self) -> Solution:
+        """The factorised sites."""
+        if self._solution is None:
+            self._solution = factorise(KernelMatrices([evaluate(k, self.X).K for k in self.kernels]), self.U)
+        return self._solution
 
     def latent(self, X: Array) -> tuple[Array, Array]:
         """Mean (m, D) and covariance (m, D, D) of the latent at the rows of X."""
         m, D = len(X), self.z.shape[1]
         mean, cov = np.empty((m, D)), np.empty((m, D, D))
         for rows in batches(m, len(self.X) * D):
-            K_star = [np.asfortranarray(k(self.X, X[rows])) for k in self.kernels]
-            columns = [self.z] if len(K_star) == 1 else self.z.T[:, :, None]
+            K_star = KernelMatrices([np.asfortranarray(k(self.X, X[rows])) for k in self.kernels])
+            columns = [self.z] if K_star.shared else self.z.T[:, :, None]
             mean[rows] = np.hstack([product(k.T, z) for k, z in zip(K_star, columns)])
             prior = np.stack([k.diag(X[rows]) for k in self.kernels], axis=1)
             block = -self.solution.reduction(K_star)
@@ -47,43 +66,3 @@ class Posterior:
             block[:, range(D), range(D)] = np.maximum(block[:, range(D), range(D)], 0.0)
             cov[rows] = block
         return mean, cov
-
-
-class SolveLater:
-    """The `Solution` of given sites, factorised when it is first asked for something."""
-
-    def __init__(self, kernels: Sequence, X: Array, U: Curvature):
-        self._parts = kernels, X, U
-
-    @cached_property
-    def _solution(self) -> Solution:
-        kernels, X, U = self._parts
-        return factorise([evaluate(k, X).K for k in kernels], U)
-
-    @cached_property
-    def log_det(self) -> float:
-        """log |I + U K|."""
-        return self._solution.log_det
-
-    def solve(self, r: Array) -> Array:
-        """``(I + U K)^-1 r``."""
-        return self._solution.solve(r)
-
-    def marginals(self) -> Marginals:
-        """The D×D diagonal blocks V_ii."""
-        return self._solution.marginals()
-
-    def precision(self) -> list[Array]:
-        """The blocks ``[(K + W)^-1]_jj``."""
-        return self._solution.precision()
-
-    def reduction(self, K_star: Sequence[Array]) -> Array:
-        """``K_*^T (K + W)^-1 K_*`` per test point."""
-        return self._solution.reduction(K_star)
-
-
-def batches(m: int, per_row: int) -> Iterator[slice]:
-    """Slices of rows whose arrays of ``per_row`` doubles stay within the batch limit."""
-    size = max(1, BATCH_DOUBLES // max(per_row, 1))
-    for start in range(0, m, size):
-        yield slice(start, min(start + size, m))

@@ -11,7 +11,6 @@ and U may be singular (softmax) or, with `SignedFactor`, indefinite.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,15 +20,17 @@ from scipy.linalg import blas
 
 from ggpm.families.curvature import RankOne
 from ggpm.fields.dense.factor import PositiveFactor, SignedFactor
+from ggpm.fields.dense.matrices import KernelMatrices
+from ggpm.fields.dense.sensitivity import BlockSensitivity
 from ggpm.kernels.linalg import (
     cholesky,
     cholesky_solve,
     fortran,
     log_det_lower,
     mirror,
+    product,
     solve_lower,
     strips,
-    symmetric_dot,
     triangular_inverse,
 )
 
@@ -42,7 +43,7 @@ class RankOneSolution:
     Holds the Cholesky factor of C until `marginals` or `precision` is asked for, then its inverse H = L_C^-1.
     """
 
-    def __init__(self, K: Sequence[Array], U: RankOne):
+    def __init__(self, K: KernelMatrices, U: RankOne):
         self.K = K
         n, D = U.gamma.shape
         scaled = U.scaled()
@@ -52,7 +53,7 @@ class RankOneSolution:
         else:
             weights, gap = scaled
         self.weights = np.ascontiguousarray(weights.T)  # (D, n)
-        self.factors = [kind(self._K(j), np.ascontiguousarray(U.gamma[:, j])) for j in range(D)]
+        self.factors = [kind(K.of(j), np.ascontiguousarray(U.gamma[:, j])) for j in range(D)]
         C = np.zeros((n, n), order="F")
         for f, w in zip(self.factors, self.weights):
             f.couple(w, C)
@@ -61,16 +62,9 @@ class RankOneSolution:
         self._H: Array | None = None
         self.log_det = sum(f.log_det for f in self.factors) + log_det_lower(self._L_C)
 
-    def _K(self, j: int) -> Array:
-        return self.K[j if len(self.K) > 1 else 0]
-
     def solve(self, r: Array) -> Array:
         # (I + U K)^-1 = I - (K + W)^-1 K
-        b = (
-            symmetric_dot(self.K[0], r).T
-            if len(self.K) == 1
-            else [symmetric_dot(K, r[:, j]) for j, K in enumerate(self.K)]
-        )
+        b = self.K.dot(r).T
         cores = [f.core(b_j) for f, b_j in zip(self.factors, b)]
         c = self._C_solve(np.einsum("jn,jn->n", self.weights, cores))
         out = r.copy()
@@ -94,7 +88,7 @@ class RankOneSolution:
         buffer = np.zeros_like(H)
         for f, w in zip(self.factors, self.weights):
             v.append(f.V_diag())
-            if blocks and len(self.K) == 1:
+            if blocks and self.K.shared:
                 blocks[0] += f.E(out=buffer)
             else:
                 blocks.append(f.E())
@@ -106,14 +100,27 @@ class RankOneSolution:
         return self._pass[1]
 
     def precision(self) -> list[Array]:
-        return self._pass[0]
+        return [block.copy(order="F") for block in self._pass[0]]
 
-    def reduction(self, K_star: Sequence[Array]) -> Array:
-        D, m = len(self.factors), K_star[0].shape[1]
+    def sensitivity(self) -> BlockSensitivity:
+        (n, D), _ = (len(self.factors[0].gamma), len(self.factors)), self._pass  # the pass makes H
+        assert self._H is not None
+        F = np.zeros((D, n, n))
+        for buffer, f, w in zip(F, self.factors, self.weights):
+            f.push(self._H, w, F=buffer.T)  # F_j^T, C-ordered
+        F = F.reshape(D * n, n)
+        E = product(F, F.T).reshape(D, n, D, n)
+        E *= -1.0
+        for j, f in enumerate(self.factors):
+            E[j, :, j] += mirror(f.E())
+        return BlockSensitivity(self.K, np.ascontiguousarray(E.transpose(1, 0, 3, 2)))
+
+    def reduction(self, K_star: KernelMatrices) -> Array:
+        D, m = len(self.factors), K_star.of(0).shape[1]
         out = np.zeros((m, D, D))
-        half = np.empty((D, *K_star[0].shape), order="F")
+        half = np.empty((D, *K_star.of(0).shape), order="F")
         for j, (f, w) in enumerate(zip(self.factors, self.weights)):
-            k_star = K_star[j if len(K_star) > 1 else 0]
+            k_star = K_star.of(j)
             out[:, j, j] = f.E_quad(k_star)
             crossed = fortran(w[:, None] * f.core(k_star))
             if self._L_C is not None:

@@ -5,31 +5,36 @@ At a row, ``f_j = a_j^T v_j`` with ``a_j = L_j^-1 k_u(x)``, and the prior varian
 unexplained is ``k~_j = k_j(x, x) - |a_j|^2``. Every pass below starts from the matrices A_j of a chunk, (c, M).
 
 ======================  =====================================================================================
-`newton_pass`           the log-likelihood, ``sum_i u_i^j a_i^j``, ``sum_i U_i^jk a_i^j (a_i^k)^T`` and the trace
+`sites_pass`            the log-likelihood, ``sum_i u_i^j a_i^j``, ``sum_i U_i^jk a_i^j (a_i^k)^T`` and the trace
                         term ``sum_i sum_j U_i^jj k~_i^j``
 `value_pass`            the log-likelihood at several v
 `gradient_pass`         the gradient with the mode held, and ``sum_i s_i^j a_i^j``
 `mode_pass`             what the movement of the mode adds to it
 ======================  =====================================================================================
+
+Where the kernel has white noise, every row has a latent of its own beside ``a^T v``; `settle` eliminates it, and u and
+U above are those of the site that is left (`ggpm.fields.inducing.own`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from ggpm import kernels as kernels_module
 from ggpm.data.rows import CHUNK_DOUBLES, Chunk, Statistics
 from ggpm.families.base import Family
-from ggpm.families.curvature import Blocks, Curvature, Diagonal, Kronecker
-from ggpm.fields.inducing.sites import Sites
-from ggpm.kernels import KernelEvaluation
+from ggpm.families.curvature import Blocks, Combination, Curvature, Diagonal, Kronecker
+from ggpm.fields.dense.matrices import kernel_of, latents_of
+from ggpm.fields.inducing.own import Settled, settle
+from ggpm.kernels import KernelEvaluation, RowVariance, evaluate
 from ggpm.kernels.linalg import cholesky, mirror, product, solve_lower
+from ggpm.sites.base import Problem, Rule
 
 Array = NDArray[np.float64]
 
@@ -45,7 +50,6 @@ class Model:
     """Inducing inputs, (M, features)."""
     L: Sequence[Array]
     """Cholesky factors of K_uu, one for each kernel."""
-    sites: Sites
 
     @property
     def D(self) -> int:
@@ -57,37 +61,18 @@ class Model:
         """Number of inducing points."""
         return len(self.Z)
 
-    @property
-    def coupled(self) -> bool:
-        """Whether sites that depend on the marginals couple the latent dimensions."""
-        return not getattr(self.sites, "factorised", True)
-
     def of(self, j: int) -> int:
         """The kernel of latent dimension j."""
-        return j if len(self.kernels) > 1 else 0
+        return kernel_of(j, len(self.kernels))
 
-    def members(self, k: int) -> list[int]:
+    def latents(self, k: int) -> slice:
         """The latent dimensions of kernel k."""
-        return [j for j in range(self.D) if self.of(j) == k]
+        return latents_of(k, len(self.kernels))
 
     @property
     def piece_rows(self) -> int:
         """Rows that are worked on at a time, so that the arrays of a pass stay within the chunk limit."""
         return max(64, CHUNK_DOUBLES // (self.M * (self.D**2 + 4)))
-
-    def evaluations(self, X: Array) -> list[KernelEvaluation]:
-        """The kernels between rows and inducing points."""
-        return [kernels_module.evaluate(k, X, self.Z) for k in self.kernels]
-
-    def whiten(self, evaluations: Sequence[KernelEvaluation]) -> list[Array]:
-        """``A = K_fu L^-T`` (c, M) for every kernel, C-ordered."""
-        # the transpose of a C-ordered matrix is in Fortran order: nothing is copied
-        return [solve_lower(L, e.K.T, overwrite=True).T for L, e in zip(self.L, evaluations)]
-
-    def unexplained(self, X: Array, A: Sequence[Array]) -> Array:
-        """k~ (c, D): prior variances less what the inducing points explain."""
-        each = [kernels_module.diag(k, X) - np.einsum("cm,cm->c", a, a) for k, a in zip(self.kernels, A)]
-        return np.stack([each[self.of(j)] for j in range(self.D)], axis=1)
 
     def latent(self, A: Sequence[Array], v: Array) -> Array:
         """f (c, D) from v (D, M)."""
@@ -95,15 +80,64 @@ class Model:
             return product(A[0], v.T)
         return np.hstack([product(a, v[j, :, None]) for j, a in enumerate(A)])
 
+    def unwhiten(self, v: Array) -> Array:
+        """``z_j = L_j^-T v_j = K_uu^-1 (inducing values)``, (D, M)."""
+        return np.stack([solve_lower(self.L[self.of(j)], v[j], transposed=True) for j in range(self.D)])
+
 
 def factor_inducing(kernels: Sequence[Any], Z: Array, jitter: float) -> list[Array]:
     """Cholesky factors of ``K_uu + jitter diag(K_uu)``; white noise is not part of an inducing value."""
     factors = []
     for kernel in kernels:
-        K = kernels_module.evaluate(kernel, Z, Z).K
+        K = evaluate(kernel, Z, Z).K
         K.flat[:: len(K) + 1] *= 1.0 + jitter
         factors.append(cholesky(K))
     return factors
+
+
+class _Piece:
+    """A chunk of rows as a model sees it."""
+
+    def __init__(self, chunk: Chunk, model: Model, rule: Rule):
+        self.model, self.X = model, chunk.X
+        self.problem = Problem(model.family, chunk.y, chunk.offset)
+        self.rule = rule.of_rows(slice(chunk.start, chunk.start + len(chunk)))
+
+    @cached_property
+    def evaluations(self) -> list[KernelEvaluation]:
+        """The kernels between rows and inducing points."""
+        return [evaluate(k, self.X, self.model.Z) for k in self.model.kernels]
+
+    @cached_property
+    def A(self) -> list[Array]:
+        """``K_fu L^-T`` (c, M) for every kernel, C-ordered."""
+        # the transpose of a C-ordered matrix is in Fortran order: nothing is copied
+        return [solve_lower(L, e.K.T, overwrite=True).T for L, e in zip(self.model.L, self.evaluations)]
+
+    @cached_property
+    def variances(self) -> list[RowVariance]:
+        """Prior variances of the rows under every kernel."""
+        return [RowVariance(k, self.X) for k in self.model.kernels]
+
+    @cached_property
+    def unexplained(self) -> Array:
+        """k~ (c, D): prior variances less what the inducing points explain."""
+        each = [v.shared - np.einsum("cm,cm->c", a, a) for v, a in zip(self.variances, self.A)]
+        return self._by_latent(each)
+
+    @cached_property
+    def own(self) -> Array | None:
+        """Variances that belong to a row alone, (c, D), or None."""
+        if all(v.own is None for v in self.variances):
+            return None
+        return self._by_latent([np.zeros(len(self.X)) if v.own is None else v.own for v in self.variances])
+
+    def _by_latent(self, each: Sequence[Array]) -> Array:
+        return np.stack([each[self.model.of(j)] for j in range(self.model.D)], axis=1)
+
+    def settled(self, f: Array, V: Blocks | Diagonal | None, fisher: bool) -> Settled:
+        """The rows' sites, with each row's own latent eliminated."""
+        return settle(self.rule, self.problem, f, V, self.own, fisher)
 
 
 def pairs(D: int, coupled: bool) -> list[tuple[int, int]]:
@@ -111,46 +145,50 @@ def pairs(D: int, coupled: bool) -> list[tuple[int, int]]:
     return [(j, k) for j in range(D) for k in range(j, D if coupled else j + 1)]
 
 
-def newton_pass(
-    chunk: Chunk, model: Model, v: Array, expected: bool, curvature: bool = True, P: Array | None = None
+def sites_pass(
+    chunk: Chunk, model: Model, rule: Rule, v: Array, fisher: bool, curvature: bool = True, P: Array | None = None
 ) -> Statistics:
     """The sums from which a step, the log-determinant and the trace term follow.
 
-    P (D, M, D, M), the covariance of v, is for sites that depend on the marginals.
+    P (D, M, D, M), the covariance of v, is for rules that depend on the covariance.
     """
-    A = model.whiten(model.evaluations(chunk.X))
-    V = None if P is None else _marginals(model, chunk.X, A, _products(model, A, P, model.coupled))
-    site = model.sites.at(model.family, chunk, model.latent(A, v), expected, V)
-    sums = {"value": np.array(site.value), "score": _weighted_sums(A, site.u)}
+    here = _Piece(chunk, model, rule)
+    V = None if P is None else _marginals(here, _products(model, here.A, P, not rule.factorised))
+    site = here.settled(model.latent(here.A, v), V, fisher)
+    sums = {"value": np.array(site.value), "score": _weighted_sums(here.A, site.u)}
     if curvature:
-        sums["precision"] = _precision(model, A, site.U)
-        sums["trace"] = np.array(np.sum(_diagonal(site.U) * model.unexplained(chunk.X, A)))
+        sums["precision"] = _precision(model, here.A, site.U)
+        sums["trace"] = np.array(np.sum(_diagonal(site.U) * here.unexplained) + site.log_det)
     return sums
 
 
-def value_pass(chunk: Chunk, model: Model, vs: Array) -> Statistics:
+def value_pass(chunk: Chunk, model: Model, rule: Rule, vs: Array) -> Statistics:
     """The log-likelihood at several v (S, D, M), "value" (S,)."""
-    A = model.whiten(model.evaluations(chunk.X))
-    return {"value": np.array([model.sites.value(model.family, chunk, model.latent(A, v)) for v in vs])}
+    here = _Piece(chunk, model, rule)
+    at_zero = np.zeros(here.problem.shape)
+    latents = (model.latent(here.A, v) if np.any(v) else at_zero for v in vs)  # the prior mean needs no kernel
+    if here.own is None:
+        return {"value": np.array([here.rule.value(here.problem, f) for f in latents])}
+    return {"value": np.array([here.settled(f, None, False).value for f in latents])}
 
 
-def gradient_pass(chunk: Chunk, model: Model, v: Array, P: Array, expected: bool, inputs: bool) -> Statistics:
+def gradient_pass(chunk: Chunk, model: Model, rule: Rule, v: Array, P: Array, fisher: bool, inputs: bool) -> Statistics:
     """Gradient of the objective with v held; P (D, M, D, M) is the posterior covariance of v."""
     D, M, c = model.D, model.M, len(chunk)
-    evaluations = model.evaluations(chunk.X)
-    A = model.whiten(evaluations)
-    f = model.latent(A, v)
-    if model.sites.takes_marginals:
-        coupled = model.coupled
+    here = _Piece(chunk, model, rule)
+    A, f = here.A, model.latent(here.A, v)
+    if rule.depends_on == "covariance":
+        coupled = not rule.factorised
         products = _products(model, A, P, coupled)
-        V = _marginals(model, chunk.X, A, products)
-        site = model.sites.at(model.family, chunk, f, expected, V)
+        V = _marginals(here, products)
+        site = here.settled(f, V, fisher)
     else:
-        site = model.sites.at(model.family, chunk, f, expected)
+        site = here.settled(f, None, fisher)
         coupled = not isinstance(site.U, Diagonal)
         products = _products(model, A, P, coupled)
-        V = _marginals(model, chunk.X, A, products)
-    U = site.U.dense() if coupled else site.U.gamma  # type: ignore[attr-defined]
+        V = _marginals(here, products)
+    diagonal = _diagonal(site.U)
+    U = site.U.dense() if coupled else diagonal
     # G = dL/dA without its rank-one terms (u + s) v^T, which join after the triangular solve
     G = [np.zeros((c, M)) for _ in model.kernels]
     for p in products:
@@ -158,49 +196,50 @@ def gradient_pass(chunk: Chunk, model: Model, v: Array, P: Array, expected: bool
         B *= -(U[:, p.j, p.k] if coupled else U[:, p.k])[:, None]
         G[model.of(p.j)] += B
     for k in range(D):
-        G[model.of(k)] += (U[:, k, k] if coupled else U[:, k])[:, None] * A[model.of(k)]
+        G[model.of(k)] += diagonal[:, k, None] * A[model.of(k)]
     del products
-    s, grad_phi = model.sites.pull(model.family, chunk, f, V, expected)
-    z = unwhiten(model, v)
-    diagonal = _diagonal(site.U)
-    theta, grad_Z = [], np.zeros_like(model.Z)
-    for k, (kernel, e) in enumerate(zip(model.kernels, evaluations)):
-        members = model.members(k)
+    covariance = site.covariance(V)
+    slopes = here.rule.slopes(here.problem, site.f, covariance, site.sites)
+    U_bar = None if rule.depends_on == "covariance" else Combination([(-0.5, covariance)])
+    s, _, grad_phi = slopes.pullback(None, U_bar, value=True)
+    if rule.depends_on != "mean":  # the sites do not move with the mode
+        s = np.zeros_like(s)
+    s = site.reduced(s)
+    own = site.own_slope(V, s)
+    if rule.depends_on == "mean" and site.own is not None:
+        grad_phi = grad_phi + slopes.u_phi(site.own * s)
+    z = model.unwhiten(v)
+    hyper, grad_Z = [], np.zeros_like(model.Z)
+    for k, (e, variance) in enumerate(zip(here.evaluations, here.variances)):
+        latents = model.latents(k)
         G_K = solve_lower(model.L[k], G[k].T, transposed=True, overwrite=True).T
-        G_K += product((site.u + s)[:, members], z[members])
+        G_K += product((site.u + s)[:, latents], z[latents])
         g, g_Z = _pull(e, G_K, inputs)
         grad_Z += g_Z
-        diagonal_part = kernels_module.diag_pullback(kernel, chunk.X, -0.5 * diagonal[:, members].sum(axis=1))
-        theta.append(g + diagonal_part)
-    return {
-        "theta": np.concatenate(theta),
-        "phi": grad_phi,
-        "Z": grad_Z,
-        "move": _weighted_sums(A, s),
-    }
+        of_own = None if own is None or variance.own is None else own[:, latents].sum(axis=1)
+        hyper.append(g + variance.pullback(-0.5 * diagonal[:, latents].sum(axis=1), of_own))
+    return {"hyper": np.concatenate(hyper), "phi": grad_phi, "Z": grad_Z, "move": _weighted_sums(A, s)}
 
 
-def mode_pass(chunk: Chunk, model: Model, v: Array, w: Array, expected: bool, inputs: bool) -> Statistics:
+def mode_pass(chunk: Chunk, model: Model, rule: Rule, v: Array, w: Array, fisher: bool, inputs: bool) -> Statistics:
     """What the movement of the mode adds, ``w^T d(A^T u - v)`` with v held and ``w = H^-1 A^T s``."""
-    evaluations = model.evaluations(chunk.X)
-    z, y = unwhiten(model, v), unwhiten(model, w)
-    K = [e.K for e in evaluations]
+    here = _Piece(chunk, model, rule)
+    z, y = model.unwhiten(v), model.unwhiten(w)
+    K = [e.K for e in here.evaluations]
     f, Aw = model.latent(K, z), model.latent(K, y)
-    site = model.sites.at(model.family, chunk, f, expected)
+    site = here.settled(f, None, fisher)
     UAw = site.U.dot(Aw)
-    theta, grad_Z = [], np.zeros_like(model.Z)
-    for k, e in enumerate(evaluations):
-        members = model.members(k)
-        g, g_Z = _pull(e, product(site.u[:, members], y[members]) - product(UAw[:, members], z[members]), inputs)
-        theta.append(g)
+    hyper, grad_Z = [], np.zeros_like(model.Z)
+    for k, (e, variance) in enumerate(zip(here.evaluations, here.variances)):
+        latents = model.latents(k)
+        g, g_Z = _pull(e, product(site.u[:, latents], y[latents]) - product(UAw[:, latents], z[latents]), inputs)
+        if variance.own is not None:
+            g = g + variance.pullback(np.zeros(len(chunk)), -(UAw * site.u)[:, latents].sum(axis=1))
+        hyper.append(g)
         grad_Z += g_Z
-    u_phi = model.family.u_phi(f + chunk.offset, chunk.y)
-    return {"theta": np.concatenate(theta), "phi": np.einsum("nj,njp->p", Aw, u_phi), "Z": grad_Z}
-
-
-def unwhiten(model: Model, v: Array) -> Array:
-    """``z_j = L_j^-T v_j = K_uu^-1 (inducing values)``, (D, M)."""
-    return np.stack([solve_lower(model.L[model.of(j)], v[j], transposed=True) for j in range(model.D)])
+    slopes = here.rule.slopes(here.problem, site.f, None, site.sites)
+    moved = Aw if site.own is None else Aw - site.own * UAw
+    return {"hyper": np.concatenate(hyper), "phi": slopes.u_phi(moved), "Z": grad_Z}
 
 
 @dataclass(frozen=True)
@@ -227,12 +266,13 @@ def _products(model: Model, A: Sequence[Array], P: Array, coupled: bool) -> list
     return [_Product(k, j, product(A[k], P[k, :, j])) for k in range(D) for j in range(D)]
 
 
-def _marginals(model: Model, X: Array, A: Sequence[Array], products: Sequence[_Product]) -> Blocks | Diagonal:
+def _marginals(here: _Piece, products: Sequence[_Product]) -> Blocks | Diagonal:
     """Covariance of the latent at every row, what the inducing points leave unexplained included."""
-    D, left = model.D, model.unexplained(X, A)
-    V = np.zeros((len(X), D, D))
+    model, left = here.model, here.unexplained
+    D = model.D
+    V = np.zeros((len(left), D, D))
     for p in products:
-        V[:, p.k, p.j] = V[:, p.j, p.k] = p.share * np.einsum("cm,cm->c", p.value, A[model.of(p.j)])
+        V[:, p.k, p.j] = V[:, p.j, p.k] = p.share * np.einsum("cm,cm->c", p.value, here.A[model.of(p.j)])
     V[:, range(D), range(D)] += left
     return Diagonal(np.einsum("cjj->cj", V)) if len(products) == D else Blocks(V)
 

@@ -92,6 +92,12 @@ class Inducing:
             )
         return Z
 
+    def sample(self, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Sorted numbers of the rows, among n, that points are chosen from and learning starts on."""
+        enough = 0 if np.ndim(self.points) else 4 * int(self.points)  # type: ignore[arg-type]
+        size = max(self.sample_rows, enough)
+        return np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
+
     def choose(self, sample: Array, kernels: Sequence[Any], seed: int) -> Array:
         """M points from a sample of the rows."""
         M = int(self.points)  # type: ignore[arg-type]

@@ -1,0 +1,83 @@
+"""Rows from users: arrays, frames, memory maps, Dask collections and other sources, as rows in chunks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import _check_feature_names, check_consistent_length, validate_data
+
+from ggpm.data import frames
+from ggpm.data.checks import as_numbers
+from ggpm.data.door import Columns, Preparation, Target, survey, take_rows
+from ggpm.data.kinds import is_dask, is_streamed
+from ggpm.data.rows import ArrayRows, Chunk, Rows
+from ggpm.families.base import Family
+
+Array = NDArray[np.float64]
+
+
+def columns_of(checked: Any) -> Columns:
+    """What scikit-learn's validation noted on an estimator."""
+    names = getattr(checked, "feature_names_in_", None)
+    return Columns(int(checked.n_features_in_), None if names is None else tuple(map(str, names)))
+
+
+def source_of(checked: Any, X: Any, y: Any, offset: Any, chunk_rows: int) -> tuple[Rows, Columns, list[str] | None]:
+    """The raw rows, what is known of their columns, and the names of y's columns where the source knows them.
+
+    ``checked`` is an estimator on which scikit-learn's validation may note what it sees.
+    """
+    if is_dask(X) or is_dask(y):
+        from ggpm.data.cluster import dask_rows
+
+        rows, names = dask_rows(X, y, offset)
+        return rows, _named(rows, names), None
+    if is_streamed(X):
+        if y is not None or offset is not None:
+            raise ValueError(f"a {type(X).__name__} names its own target and offset: fit(source) takes no other.")
+        return X, _named(X, getattr(X, "feature_names", None)), getattr(X, "target_names", None)
+    if y is None:
+        raise ValueError(f"{type(checked).__name__} requires y to be passed, but the target y is None.")
+    mapped = isinstance(X, np.memmap) or (isinstance(X, np.ndarray) and isinstance(X.base, np.memmap))
+    if mapped:  # checked chunk by chunk: a copy in memory is what the user wants to avoid
+        if X.ndim != 2 or len(X) == 0:
+            raise ValueError(f"X must be an array (n, features) with at least one row; got shape {X.shape}.")
+        _check_feature_names(checked, X, reset=True)
+        checked.n_features_in_ = X.shape[1]
+    else:
+        X = validate_data(checked, X, dtype=np.float64, ensure_min_samples=1)
+    names = frames.names_of(y)
+    y = y if isinstance(y, np.ndarray) else frames.values_of(y)
+    check_consistent_length(X, y)
+    if offset is not None:
+        offset = as_numbers(offset, "offset", "one number per row")
+        check_consistent_length(X, offset)
+    return ArrayRows(X, y, offset, chunk_rows=chunk_rows), columns_of(checked), names
+
+
+def _named(rows: Rows, names: Any) -> Columns:
+    return Columns(rows.n_features, None if names is None else tuple(map(str, names)))
+
+
+def prepared(
+    estimator: Any, raw: Rows, y: Any, sample: NDArray[np.intp], labels: bool
+) -> tuple[Family, NDArray | None, Rows, Chunk]:
+    """The family bound to the data, the labels (classifiers), all rows encoded, and the encoded sample of them."""
+    facts = raw.collect(survey, (raw.n_features, labels))
+    picked = take_rows(raw, sample)
+    if isinstance(raw, ArrayRows) and not isinstance(raw.y, np.memmap):
+        family, _, classes = estimator.resolve_family(y)
+    else:
+        # the sample, and the rows or labels that decide how many parts, classes and levels there are
+        extra = [fact["labels" if labels else "extremes"] for fact in facts]
+        family, _, classes = estimator.resolve_family(np.concatenate([picked.y, *extra]))
+        family = family.with_rows(raw.n_rows)
+    prepare = Preparation(family, classes, raw.n_features)
+    return family, classes, raw.prepared(prepare), prepare(picked)
+
+
+def target_of(y: Any, classes: NDArray | None = None) -> Target:
+    """What y itself tells."""
+    return Target(frames.names_of(y), frames.kind_of(y), classes)

@@ -1,0 +1,168 @@
+"""Cavities: what the other rows say of each row, and leave-one-out densities with their exact gradient.
+
+Dividing row i's own site out of its posterior marginal leaves the *cavity*, the Gaussian that the other rows give:
+
+    V_c = (V_ii^-1 - U_i)^-1,        m_c = m_i - V_c z_i,
+    log p(y_i | y_-i) = log of the integral of p(y_i | f) N(f | m_c, V_c).
+
+For Taylor inference (and the Gaussian family) that is exactly the result of a refit, because the sites of the
+other rows do not depend on row i; for Laplace and variational inference it is first order in their change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from ggpm.data.rows import batches
+from ggpm.data.text import Hint, Message
+from ggpm.families.base import Family
+from ggpm.families.curvature import Diagonal
+from ggpm.families.special.quadrature import matched_nodes
+from ggpm.fields.base import Approximation
+from ggpm.fields.dense.field import Cotangent
+from ggpm.fields.dense.sensitivity import symmetric
+from ggpm.sites.base import InferenceError
+from ggpm.sites.expectations import cholesky_pullback, place
+
+Array = NDArray[np.float64]
+
+# Nodes of the integrals for D > 2 (ACCURACIES) when they are reported, and when they are learned from; with one or two
+# latents they are always "fine".
+REPORTED, LEARNED = "fine", "standard"
+
+
+def cavities(approximation: Approximation) -> tuple[Array, Array]:
+    """Mean (n, D) and covariance (n, D, D) of every row's latent given the other rows' sites."""
+    V_c, _, _ = _cavity_cov(approximation)
+    return approximation.q.mean - np.einsum("njk,nk->nj", V_c, approximation.q.z), V_c
+
+
+def log_densities(approximation: Approximation, accuracy: str = REPORTED) -> Array:
+    """log p(y_i | y_-i) of every row, (n,)."""
+    return _evaluate(approximation, accuracy, gradient=False)[0]
+
+
+def log_densities_and_cotangent(approximation: Approximation) -> tuple[Array, Cotangent]:
+    """The same, with the derivatives of their sum in the posterior of every row."""
+    values, cotangent = _evaluate(approximation, LEARNED, gradient=True)
+    assert cotangent is not None
+    return values, cotangent
+
+
+def _evaluate(approximation: Approximation, accuracy: str, gradient: bool) -> tuple[Array, Cotangent | None]:
+    # Both forms are the same integral. Probabilities are bounded, so nodes of the cavity are safe; densities
+    # may be far narrower than the cavity, so there the nodes are those of the posterior, to which the integrand,
+    # the likelihood over its own site, is nearly constant.
+    form = _at_cavity if approximation.process.problem.family.finite else _at_posterior
+    return form(approximation, accuracy, gradient)
+
+
+def _cavity_cov(approximation: Approximation) -> tuple[Array, Array, Array]:
+    """V_c, A = (I - V U)^-1 = V_c V^-1, and log|I - V U|, rows first."""
+    V, U = approximation.q.marginals.dense(), approximation.q.U.dense()
+    left = np.eye(V.shape[-1]) - V @ U
+    sign, log_det = np.linalg.slogdet(left)
+    A: Array = np.full_like(left, np.nan)
+    if np.all(sign > 0):
+        A = np.asarray(np.linalg.inv(left), dtype=np.float64)
+    V_c = A @ V
+    V_c = (V_c + V_c.swapaxes(1, 2)) / 2
+    if np.any(sign <= 0) or np.any(np.linalg.eigvalsh(V_c)[:, 0] <= 0):
+        raise InferenceError(
+            Message(
+                "leaving a row out leaves no proper posterior: the other rows' curvatures are too negative. Use ",
+                Hint("inference='variational'", "inference", "variational"),
+                ", or a kernel with a smaller scale.",
+            )
+        )
+    return V_c, A, log_det
+
+
+def _log_prob_only(family: Family) -> Callable[[Array, Array], tuple[Array, Array]]:
+    return lambda eta, y: (family.log_prob(eta, y), eta)
+
+
+def _cholesky(V: Array) -> Array:
+    return np.asarray(np.linalg.cholesky(V), dtype=np.float64)
+
+
+def _at_cavity(approximation: Approximation, accuracy: str, gradient: bool) -> tuple[Array, Cotangent | None]:
+    q, p = approximation.q, approximation.process.problem
+    z = q.z
+    V_c, A, _ = _cavity_cov(approximation)
+    mean = q.mean - np.einsum("njk,nk->nj", V_c, z)
+    closed = getattr(p.family, "log_expected_prob_factorised", None)
+    if closed is not None and isinstance(q.U, Diagonal):
+        values, m_bar, v_bar = closed(mean + p.offset, np.einsum("njj->nj", V_c), p.y, gradient)
+        V_c_bar, phi = None if v_bar is None else Diagonal(v_bar).dense(), np.zeros((1, 0))
+    else:
+        values, m_bar, V_c_bar, _, phi = _integrals(approximation, mean, _cholesky(V_c), None, accuracy, gradient)
+    if not gradient:
+        return values, None
+    assert V_c_bar is not None
+    V_c_bar = V_c_bar - symmetric(m_bar, z)
+    z_bar = -np.einsum("njk,nk->nj", V_c, m_bar)
+    return values, Cotangent(m_bar, A.swapaxes(1, 2) @ V_c_bar @ A, z_bar, V_c @ V_c_bar @ V_c, phi.sum(axis=0))
+
+
+def _at_posterior(approximation: Approximation, accuracy: str, gradient: bool) -> tuple[Array, Cotangent | None]:
+    # N(m + t | m_c, V_c) / N(m + t | m, V) = exp(t^T U t/2 - z^T t + c), c = log|I - V U|/2 - z^T V_c z/2
+    q = approximation.q
+    z, U = q.z, q.U.dense()
+    V_c, A, log_det = _cavity_cov(approximation)
+    V_c_z = np.einsum("njk,nk->nj", V_c, z)
+    R = _cholesky(q.marginals.dense())
+    values, m_bar, V_bar, moments, phi = _integrals(approximation, q.mean, R, (z, U), accuracy, gradient)
+    values = values + 0.5 * log_det - 0.5 * np.sum(z * V_c_z, axis=1)
+    if not gradient:
+        return values, None
+    t, tt = moments
+    V_c_bar = -0.5 * symmetric(z, z)
+    V_bar = V_bar - 0.5 * (U + U @ V_c @ U) + A.swapaxes(1, 2) @ V_c_bar @ A
+    U_bar = 0.5 * tt - 0.5 * V_c + V_c @ V_c_bar @ V_c
+    return values, Cotangent(m_bar, V_bar, -t - V_c_z, U_bar, phi.sum(axis=0))
+
+
+def _integrals(
+    approximation: Approximation, mean: Array, R: Array, site: tuple[Array, Array] | None, accuracy: str, gradient: bool
+):
+    """log sum_s w_s p(y | m + t_s) [exp(t^T U t/2 - z^T t)], t_s = R x_s, and its derivatives, row by row."""
+    p = approximation.process.problem
+    n, D = p.shape
+    x, w = matched_nodes(D, "fine" if D <= 2 else accuracy)
+    values, m_bar, R_bar = np.empty(n), np.zeros((n, D)), np.zeros((n, D, D))
+    t_mean, t_square = np.zeros((n, D)), np.zeros((n, D, D))
+    phi = np.zeros((n, p.family.log_hyper.size))
+    for rows in batches(n, x.size * max(1, phi.shape[1])):
+        eta = place(p, mean, R, x, rows)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            g, u = (p.family.log_prob_and_u if gradient else _log_prob_only(p.family))(eta, p.y[rows])
+        g = np.where(np.isfinite(g), g, -np.inf)
+        if site is not None:
+            t = eta - mean[rows] - p.offset[rows]
+            z, U = site[0][rows], site[1][rows]
+            Ut = np.einsum("njk,snk->snj", U, t, optimize=True)
+            g = g + np.sum(t * (0.5 * Ut - z), axis=-1)
+        g = g + np.log(w)[:, None]
+        values[rows] = logsumexp(g, axis=0)
+        if not gradient:
+            continue
+        share = np.exp(g - values[rows])  # (S, rows)
+        used = share > 0
+        u = share[..., None] * (u if used.all() else np.where(used[..., None], u, 0.0))
+        m_bar[rows] = u.sum(axis=0)
+        if site is not None:
+            u = u + share[..., None] * (Ut - z)
+            t_mean[rows] = np.einsum("sn,snj->nj", share, t)
+            t_square[rows] = np.einsum("snj,snk->njk", share[..., None] * t, t, optimize=True)
+        R_bar[rows] = np.einsum("snj,sk->njk", u, x, optimize=True)
+        if phi.shape[1]:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                l_phi = p.family.log_prob_phi(eta, p.y[rows])
+            phi[rows] = np.einsum("sn,snp->np", share, np.where(used[..., None], l_phi, 0.0))
+    V_bar = cholesky_pullback(R, R_bar) if gradient else R_bar
+    return values, m_bar, V_bar, (t_mean, t_square), phi

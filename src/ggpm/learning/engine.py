@@ -1,0 +1,334 @@
+"""The engine: marginals -> sites -> field -> marginals, damped, until the objective stops moving.
+
+`find` alternates a site rule and a process (a field under given hyperparameters) until they agree. Rules that expand
+the log-likelihood (Taylor, Laplace) look at the mean alone: the search is a Newton iteration on it, and
+
+    evidence = objective at the mean - 1/2 log|I + U K| - 1/2 sum_i <U_i, variance that the field leaves out>,
+    objective = sum_i log p_i - 1/2 m^T K^-1 m                                               (paper eq. (29)).
+
+Rules that depend on the covariance climb the evidence lower bound in the natural parameters of q,
+
+    bound = sum_i E_q[log p_i] - KL(q || prior),    KL = 1/2 (m^T K^-1 m - sum_i <U_i, V_ii> + log|I + U K|).
+
+Either search goes uphill only: a step is taken whole, or halved until the objective rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lstsq
+
+from ggpm.fields.base import Approximation, Natural, Process, add
+from ggpm.kernels.linalg import NotPositiveDefinite
+from ggpm.sites import InferenceError, Laplace, Rule, Taylor
+
+__all__ = ["find"]
+
+Array = NDArray[np.float64]
+
+SUFFICIENT = 1e-4  # Armijo: the share of the predicted gain that a step must bring (Nocedal & Wright 2006, alg. 3.1)
+# Relative sizes of differences of the objective that are rounding, seen over all families of the tests: of an
+# expansion, and of a bound, whose expectations are sums over nodes.
+ROUNDING, ROUNDING_OF_BOUND = 1e-13, 1e-12
+STALLED = 1e-10  # relative decrement below which a Newton search that comes no closer is at the limit of rounding
+ROUNDED = 1e-5  # a search for a bound that rounding stops has converged if its sites still move less than this
+IDLE = 8  # steps without coming closer after which rounding has stopped it
+HALVINGS = 30  # of a natural-gradient step
+MEMORY = 8  # earlier steps that the extrapolation looks at
+
+
+def find(rule: Rule, process: Process, start: Any = None) -> Approximation:
+    """The sites on which rule and process agree, and the Gaussian posterior and evidence that belong to them.
+
+    Parameters
+    ----------
+    rule : Rule
+    process : Process
+    start : the `start` of an earlier approximation, under this or other hyperparameters
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> from ggpm.families import Poisson
+    >>> from ggpm.fields.dense import DenseField
+    >>> X, y = np.arange(3.0)[:, None], np.array([0.0, 2.0, 5.0])
+    >>> process = DenseField(X, y, np.zeros((3, 1))).process(Poisson(), [RBF(1.0)])
+    >>> round(find(Laplace(), process).log_evidence, 3)
+    -6.503
+    """
+    rule = rule.resolved(*process.shape, process.blocks_are_cheap)
+    walk: _Walk = (_Bound if rule.depends_on == "covariance" else _Expansion)(rule, process, start)
+    for iteration in range(rule.max_iter + 1):
+        if walk.arrived() or iteration == rule.max_iter or not walk.advance():
+            break
+    return walk.result(iteration)
+
+
+class _Walk(Protocol):
+    """A search, one step at a time."""
+
+    def arrived(self) -> bool:
+        """Work out the step ahead, and whether it is too small to matter."""
+        ...
+
+    def advance(self) -> bool:
+        """Take the step, whole or in part; False if no part of it leads upwards."""
+        ...
+
+    def result(self, n_iter: int) -> Approximation: ...
+
+
+def line_search(trials: Iterable[tuple[float, float, Callable[[], Any]]], floor: float, slope: float) -> Any:
+    """The first of ever shorter steps that raises the objective enough, or None.
+
+    A trial is the length of the step, the objective there and what makes the result.
+    """
+    for length, objective, make in trials:
+        if objective >= floor + SUFFICIENT * length * slope:
+            return make()
+    return None
+
+
+def anderson(history: list[tuple[Array, Array]]) -> Array:
+    """Anderson's extrapolation of a fixed-point iteration x -> g(x) from pairs (x, g(x)).
+
+    >>> anderson([(np.array([0.0]), np.array([1.0])), (np.array([1.0]), np.array([1.5]))])  # g(x) = 1 + x/2
+    array([2.])
+    """
+    residuals = np.stack([g - x for x, g in history], axis=1)
+    images = np.stack([g for _, g in history], axis=1)
+    last = residuals[:, -1]
+    scale = np.abs(last).max() or 1.0
+    # steps whose residuals point the same way say nothing new: below cond they are left out
+    gamma = lstsq((residuals[:, :-1] - last[:, None]) / scale, -last / scale, cond=1e-10, check_finite=False)[0]
+    return images[:, -1] + (images[:, :-1] - images[:, -1:]) @ gamma
+
+
+# ---- expansions --------------------------------------------------------------------------------------------------
+
+
+class _Expansion:
+    """Damped Newton on the mean, with the expected curvature where the observed one does not serve."""
+
+    def __init__(self, rule: Rule, process: Process, start: Any):
+        self.rule, self.process = rule, process
+        self.look = self._first(start)
+        self.factor: Any = None
+        self.unexplained, self.accepted = 0.0, np.inf
+        self.trace = [self.look.objective]
+        self.there = False
+
+    def _first(self, start: Any) -> Any:
+        """The best of prior mean, earlier mean, and a Newton step from the earlier latents or from Taylor's point."""
+        process, rule, origin = self.process, self.rule, self.process.origin()
+        if rule.depends_on == "y":
+            return process.look(rule, origin)
+        best, height, latent = None, process.glance(rule, origin), None
+        if start is not None:
+            x, latent = process.resume(start)
+            look = process.look(rule, x)
+            if look.objective > height:
+                best, height = look, look.objective
+        if best is None:
+            with suppress(np.linalg.LinAlgError):
+                first = process.look(Taylor(latent), origin)
+                step, _ = process.newton(first, process.factor(first))
+                look = process.look(rule, origin + step)
+                if look.objective > height:
+                    best = look
+        if best is None:
+            best = process.look(rule, origin)
+        if not np.isfinite(best.objective):
+            raise InferenceError(
+                "the log-likelihood is not finite at the prior mean nor at the start; check the scale of y and offset"
+            )
+        return best
+
+    def arrived(self) -> bool:
+        try:
+            if self.factor is None or not self.process.unchanged(self.look, self.factor):
+                self._factorise()
+        except NotPositiveDefinite:
+            self.look = self.process.look(self.rule, self.look.x, fisher=True)
+            try:
+                self._factorise()
+            except NotPositiveDefinite as err:
+                raise InferenceError(f"the posterior precision is not positive definite ({err})") from None
+        self.step, self.decrement = self.process.newton(self.look, self.factor)
+        size = 1.0 + abs(self.look.objective)
+        # at the limit of rounding the decrement no longer falls
+        stalled = self.decrement <= STALLED * size and self.decrement >= 0.25 * self.accepted
+        self.there = self.decrement <= self.rule.tol * size or stalled
+        return self.there
+
+    def _factorise(self) -> None:
+        self.factor = None  # gives its memory back before the next one is built
+        self.factor, self.unexplained = self.process.factor(self.look), self.process.unexplained(self.look)
+
+    def advance(self) -> bool:
+        curvature = self.rule.depends_on != "y"
+        floor = self.look.objective - ROUNDING * (1.0 + abs(self.look.objective))
+        trials = self.process.trials(self.rule, self.look, self.step, curvature)
+        ahead = line_search(trials, floor, self.decrement)
+        if ahead is None:
+            if self.look.fisher:
+                return False
+            self.look, self.factor = self.process.look(self.rule, self.look.x, fisher=True), None
+            return True
+        self.accepted = self.decrement
+        if self.look.fisher:
+            self.factor = None
+        self.look = ahead
+        self.trace.append(ahead.objective)
+        if self.process.chord_steps and self.factor is not None:
+            self._chord()
+        return True
+
+    def _chord(self) -> None:
+        """Further steps with the factorisation in hand, as long as they lead to the end for less than a new one.
+
+        They converge linearly; Newton's method proper would need one or two more factorisations.
+        """
+        last = self.decrement
+        while True:
+            step, new = self.process.newton(self.look, self.factor)
+            target = self.rule.tol * (1.0 + abs(self.look.objective))
+            if not target < new < last or np.log(target / new) < self.process.chord_steps * np.log(new / last):
+                break
+            ahead = self.process.look(self.rule, self.look.x + step)
+            if ahead.objective < self.look.objective - ROUNDING * (1.0 + abs(self.look.objective)):
+                break
+            self.look, last = ahead, new
+            self.trace.append(ahead.objective)
+
+    def result(self, n_iter: int) -> Approximation:
+        x, height = self.look.x, self.look.objective
+        if self.there:  # the last step is too small to be looked at, but is known
+            x, height = x + self.step, height + 0.5 * self.decrement
+        q = self.process.gaussian(self.factor, x)
+        value = height - 0.5 * q.log_det - 0.5 * self.unexplained
+        if not np.isfinite(value):
+            raise InferenceError("the evidence is not finite at these hyperparameters")
+        converged = self.there and not self.look.fisher
+        return Approximation(
+            self.process, self.rule, q, self.look, float(value), converged, n_iter, tuple(self.trace)
+        )  # fmt: skip
+
+
+# ---- bounds ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _State:
+    """A Gaussian with its sites and its bound."""
+
+    natural: Natural
+    q: Any
+    look: Any
+    bound: float
+    size: float
+    """Sum of the absolute values of the bound's terms: what its rounding is relative to."""
+
+
+class _Bound:
+    """Natural-gradient steps, extrapolated where that helps."""
+
+    def __init__(self, rule: Rule, process: Process, start: Any):
+        self.rule, self.process = rule, process
+        self.state = self._first(start)
+        if not np.isfinite(self.state.bound):
+            raise InferenceError("the evidence lower bound is not finite at these hyperparameters")
+        self.trace = [self.state.bound]
+        self.history: list[tuple[Array, Array]] = []
+        self.least, self.idle, self.there = np.inf, 0, False
+
+    def _first(self, start: Any) -> _State:
+        """The earlier Gaussian, or Laplace's; where neither can be used, the prior."""
+        if start is not None:
+            found = [self._state(natural) for natural in self.process.resume_natural(start)]
+            best = max((s for s in found if s is not None), key=lambda s: s.bound, default=None)
+            if best is not None and np.isfinite(best.bound):
+                return best
+        with suppress(NotPositiveDefinite, InferenceError):
+            laplace = find(Laplace(), self.process)
+            state = self._state(self.process.natural(laplace.q, self.rule.factorised))
+            if state is not None and np.isfinite(state.bound):
+                return state
+        state = self._state(self.process.prior_natural(self.rule))
+        if state is None:
+            raise InferenceError("the evidence lower bound is not finite at these hyperparameters")
+        return state
+
+    def _state(self, natural: Natural) -> _State | None:
+        """The Gaussian of natural parameters with its bound, if there is one."""
+        if not all(np.all(np.isfinite(part)) for part in natural):
+            return None
+        try:
+            q = self.process.from_natural(natural)
+            look = self.process.look(self.rule, q.x, q)
+        except NotPositiveDefinite:
+            return None
+        terms = look.objective, 0.5 * self.process.overlap(q), -0.5 * q.log_det
+        bound = float(np.sum(terms))
+        size = 1.0 + float(np.sum(np.abs(terms)))
+        return _State(natural, q, look, bound if np.isfinite(bound) else -np.inf, size)
+
+    def arrived(self) -> bool:
+        self.change = self.process.change(self.state.look, self.state.q)
+        self.idle = 0 if self.change < 0.7 * self.least else self.idle + 1
+        self.least = min(self.least, self.change)
+        # at the limit of rounding the sites no longer come closer
+        self.there = self.change <= self.rule.tol or (self.idle >= IDLE and self.change <= ROUNDED)
+        return self.there
+
+    def advance(self) -> bool:
+        state, process = self.state, self.process
+        floor = state.bound - ROUNDING_OF_BOUND * state.size
+        target = process.target(state.look, state.q)
+        better = process.coupled_target(self.rule, state.look, state.q)
+        ahead = target if better is None else better
+        self.history = [*self.history, (_flat(state.natural), _flat(ahead))][-MEMORY:]
+        step = None
+        if len(self.history) > 1:
+            step = line_search(self._trials([(1.0, _unflat(anderson(self.history), state.natural))]), floor, 0.0)
+            if step is None:
+                self.history = self.history[-1:]
+        if step is None and better is not None:
+            step = line_search(self._trials([(1.0, better)]), floor, 0.0)
+        if step is None:
+            # the natural gradient itself: some step along it must lead upwards, a shorter one than one just refused
+            lengths = 0.5 ** np.arange(0 if better is None else 1, HALVINGS)
+            step = line_search(self._trials((t, add(state.natural, target, t)) for t in lengths), floor, 0.0)
+        if step is None:
+            self.there = self.change <= ROUNDED
+            return False
+        self.state = step
+        self.trace.append(step.bound)
+        return True
+
+    def _trials(self, steps: Iterable[tuple[float, Natural]]) -> Iterator[tuple[float, float, Callable[[], Any]]]:
+        for t, natural in steps:
+            state = self._state(natural)
+            if state is not None:
+                yield t, state.bound, lambda state=state: state
+
+    def result(self, n_iter: int) -> Approximation:
+        s = self.state
+        return Approximation(
+            self.process, self.rule, s.q, s.look, s.bound, bool(self.there), n_iter, tuple(self.trace)
+        )  # fmt: skip
+
+
+def _flat(natural: Natural) -> Array:
+    return np.concatenate([part.ravel() for part in natural])
+
+
+def _unflat(x: Array, like: Natural) -> Natural:
+    split = like[0].size
+    return x[:split].reshape(like[0].shape), x[split:].reshape(like[1].shape)

@@ -1,0 +1,239 @@
+"""`Fit`: what a fit found, in one frozen object, and how hyperparameters are learned on the way to it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm.data.door import Columns, Target
+from ggpm.data.text import Hint, Message
+from ggpm.families.base import Family
+from ggpm.fields.base import Approximation, Field, Process
+from ggpm.fields.inducing.field import InducingField, InducingProcess
+from ggpm.fields.inducing.points import Inducing
+from ggpm.learning.objective import Evidence, WarmObjective, search, subset_start
+from ggpm.learning.search import Optimum, maximise
+
+__all__ = ["Fit", "Learned", "RowsNotStored", "Search", "learn", "learn_in_samples"]
+
+Array = NDArray[np.float64]
+Report = Callable[[int, int, float], None]
+
+WARMUP_FROM = 1000  # rows below which a sample saves no time worth having
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit found: what predictions, files, plots and the command line read, and nothing else."""
+
+    evidence: Evidence
+    """Family, kernels, site rule and rows, at the learned hyperparameters."""
+    posterior: Any
+    """From new rows to their latent: a `DensePosterior` or an `InducingPosterior`."""
+    log_evidence: float
+    n_iter: int
+    """Iterations of the search for hyperparameters."""
+    converged: bool
+    """Whether hyperparameters and sites both did."""
+    columns: Columns
+    """What the door learned of X."""
+    target: Target
+    """What the door learned of y."""
+    notes: tuple[str, ...] = ()
+    """What did not go as it should, in words for the user."""
+    found: Approximation | None = field(default=None, repr=False, compare=False)
+    """The approximation behind the posterior, while it is at hand; never stored."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "found": None}
+
+    @property
+    def family(self) -> Family:
+        """The learned family."""
+        return self.evidence.family
+
+    @property
+    def kernels(self) -> list:
+        """The learned kernels: one that all latent dimensions share, or one for each."""
+        return self.evidence.kernels
+
+    @property
+    def rule(self) -> Any:
+        """The site rule."""
+        return self.evidence.rule
+
+    @property
+    def theta(self) -> Array:
+        """Log-hyperparameters, the kernels' first, then the family's."""
+        return self.evidence.theta
+
+    def approximate(self) -> Approximation:
+        """The approximation behind the posterior, computed again from the rows if it is not at hand."""
+        return self.evidence.infer() if self.found is None else self.found
+
+    def without_rows(self) -> Fit:
+        """The same for predictions alone: small where the posterior is."""
+        return replace(self, evidence=self.evidence.with_field(RowsNotStored()), found=None)
+
+
+class RowsNotStored(Field):
+    """Stands for rows that did not come along, because the posterior does not need them."""
+
+    n_rows = 0
+
+    def process(self, family: Family, kernels: Sequence[Any]) -> NoReturn:
+        raise ValueError(
+            "a sparse model is saved without its training rows, so that its evidence cannot be computed at another "
+            "theta after loading. log_marginal_likelihood() gives the learned value; fit again for more."
+        )
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to search for hyperparameters."""
+
+    optimizer: Any
+    n_restarts: int
+    rng: np.random.Generator | None
+    report: Callable[[str], Report | None]
+    """From what is being searched on to what is called after every evaluation."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Where a search for hyperparameters ended."""
+
+    evidence: Evidence
+    start: Any = None
+    """What a search for sites may start from there."""
+    n_iter: int = 0
+    converged: bool = True
+    notes: tuple[str, ...] = ()
+
+    def fit(self, columns: Columns, target: Target) -> Fit:
+        """The fit with these hyperparameters."""
+        value, _, approximation = self.evidence.evaluate(start=self.start, gradient=False)
+        notes = self.notes if approximation.converged else (*self.notes, NO_MODE)
+        return Fit(
+            self.evidence, approximation.process.posterior(approximation), value, self.n_iter,
+            bool(approximation.converged and self.converged), columns, target, notes, approximation,
+        )  # fmt: skip
+
+
+NO_MODE = Message(
+    "the posterior mode was not found to full precision; predictions may be off. Try ",
+    Hint("inference=Laplace(max_iter=500) (or Variational)", "inference", "variational"),
+    ", another kernel scale, or ",
+    Hint("inference='taylor'", "inference", "taylor"),
+    ".",
+)
+
+
+def _stopped_early(message: str) -> Message:
+    return Message(
+        f"the hyperparameter search stopped early ({message}). Scale the inputs, widen the bounds, or try ",
+        Hint("n_restarts_optimizer=3", "n_restarts_optimizer", 3),
+        ".",
+    )
+
+
+def learn(evidence: Evidence, how: Search, others: Sequence[Array] = ()) -> Learned:
+    """Hyperparameters from all rows at once; ``others`` are further thetas to begin from."""
+    start, inverse_hessian = (evidence.theta, None) if callable(how.optimizer) else subset_start(evidence, others)
+    objective = WarmObjective(evidence, None, inverse_hessian)
+    best = search(
+        objective, start, optimizer=how.optimizer, n_restarts=how.n_restarts, rng=how.rng, ftol=evidence.ftol,
+        report=how.report("leave-one-out" if evidence.objective == "loo" else "log evidence"),
+    )  # fmt: skip
+    notes = () if best.converged else (_stopped_early(best.message),)
+    return Learned(evidence.at(best.theta), objective.start, best.n_iter, best.converged, notes)
+
+
+def learn_in_samples(evidence: Evidence, settings: Inducing, sample: NDArray[np.intp], how: Search) -> Learned:
+    """Hyperparameters from samples, then from all rows; then with the inducing inputs, if asked for.
+
+    Every search starts from the hyperparameters, the posterior and the curvature that the one before ended with.
+    ``sample`` are the numbers of the rows on which learning starts.
+    """
+    found: list[Optimum] = []
+    restarts, inverse_hessian, start = how.n_restarts, None, None
+    rng = how.rng
+    assert rng is not None
+
+    def maximised(part: Evidence, what: str) -> tuple[Optimum, Any]:
+        objective = WarmObjective(part, start, inverse_hessian)
+        best = search(
+            objective, part.theta, optimizer=how.optimizer, n_restarts=restarts, rng=rng, report=how.report(what),
+            ftol=settings.ftol,
+        )  # fmt: skip
+        return best, objective.start
+
+    n = evidence.field.n_rows
+    if evidence.theta.size:
+        for size, following in itertools.pairwise(_sizes(n, len(sample), settings)):
+            chosen = sample[_pick(len(sample), size, rng)] if size <= len(sample) else _pick(n, size, rng)
+            first, start = maximised(evidence.sample(chosen), f"{size} rows")
+            evidence, restarts = evidence.at(first.theta), 0
+            # the information grows with the rows
+            inverse_hessian = first.inverse_hessian * (size / following)
+        best, start = maximised(evidence, "all rows")
+        evidence = evidence.at(best.theta)
+        found.append(best)
+    if settings.optimise:
+        evidence, joint, start = _move_inputs(evidence, sample, settings, how)
+        found.append(joint)
+    converged = all(o.converged for o in found)
+    notes = () if converged else (_stopped_early(found[-1].message),)
+    return Learned(evidence, start, sum(o.n_iter for o in found), converged, notes)
+
+
+def _sizes(n: int, sample: int, settings: Inducing) -> list[int]:
+    """How many rows to learn from, one after the other: samples of a quarter at most, then all."""
+    first = min(sample, n // 4)
+    if not settings.warmup or first < min(settings.sample_rows, WARMUP_FROM):
+        return [n]
+    return [size for size in (first, 10 * sample) if 4 * size <= n] + [n]
+
+
+def _pick(n: int, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Sorted numbers of a random sample of n rows: the same however the rows are cut into chunks."""
+    return np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
+
+
+def _move_inputs(
+    evidence: Evidence, sample: NDArray[np.intp], settings: Inducing, how: Search
+) -> tuple[Evidence, Optimum, Any]:
+    """Hyperparameters and inducing inputs together; the inputs in units of the features' spread."""
+    layout = evidence.field
+    assert isinstance(layout, InducingField)
+    X, p, Z = layout.sample(sample).rows.X, evidence.theta.size, layout.Z  # type: ignore[attr-defined]
+    spread = X.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    # one spread beyond the data on either side: further out an inducing point has nothing to explain
+    low, high = np.minimum(X.min(axis=0), Z.min(axis=0)), np.maximum(X.max(axis=0), Z.max(axis=0))
+    box = np.stack([np.tile(low / spread - 1.0, len(Z)), np.tile(high / spread + 1.0, len(Z))], axis=1)
+    warm: dict[str, Any] = {"start": None}
+
+    def at(x: Array) -> Evidence:
+        return evidence.at(x[:p]).with_field(replace(layout, Z=x[p:].reshape(Z.shape) * spread))
+
+    def objective(x: Array) -> tuple[float, Array]:
+        here = at(x)
+        approximation = here.infer(warm["start"])
+        warm["start"] = approximation.start
+        process: Process = approximation.process
+        assert isinstance(process, InducingProcess)
+        of_kernels, of_family, inputs = process.gradients(approximation)
+        value, theta = here.with_prior(approximation.log_evidence, here.joined(of_kernels, of_family))
+        return value, np.concatenate([theta, (inputs * spread).ravel()])
+
+    best = maximise(
+        objective, np.concatenate([evidence.theta, (Z / spread).ravel()]), np.concatenate([evidence.bounds, box]),
+        optimizer=how.optimizer, report=how.report("inducing inputs"), ftol=settings.ftol,
+    )  # fmt: skip
+    return at(best.theta), best, warm["start"]
