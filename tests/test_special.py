@@ -4,8 +4,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from ggpm.families import _stable as stable
 from ggpm.families import special
+from ggpm.families.special import stable
 
 # Measured errors are below 1e-13 (below 4e-12 for A'' at nu = 49); this is what the families promise.
 RTOL = 1e-10
