@@ -235,7 +235,8 @@ def _at_cavity(approximation: Approximation, accuracy: str, gradient: bool) -> t
     z = approximation.z
     V_c, A, _ = _cavity_cov(approximation)
     mean = approximation.mean - np.einsum("njk,nk->nj", V_c, z)
-    closed = getattr(approximation.problem.family, "log_expected_prob_factorised", None)
+    family = approximation.problem.family
+    closed = family.log_expected_prob_factorised if family.has("log_expected_prob_factorised") else None
     if closed is not None and isinstance(approximation.U, Diagonal):
         p = approximation.problem
         values, m_bar, v_bar = closed(mean + p.offset, np.einsum("njj->nj", V_c), p.y, gradient)
