@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +37,6 @@ _POWERS, _FROM_BELOW, _FROM_ABOVE = (_WEIGHTS * v ** np.arange(4)[:, None] for v
 # The far edge of an interval [a, b] has no effect in double precision once (b^2 - a^2)/2 is above this; up to
 # there 32 Gauss-Legendre nodes integrate the density to rounding.
 _FAR_EDGE = 50.0
-_REMEMBERED = 10_000  # intervals whose moments are kept for the next call
 _NODES_TOGETHER = 4096  # intervals whose nodes are in memory at once
 # Beyond this many sd the cumulants of a one-sided tail are taken from the continued fraction of N(x)/Q(x); 60
 # terms are more than it needs there.
@@ -166,24 +163,6 @@ def truncated_log_mass(lo: Array, hi: Array, width: Array) -> Array:
     return out
 
 
-def remembers_last(function: Callable[..., TruncatedNormal]) -> Callable[..., TruncatedNormal]:
-    """Keep the last result: evidence and gradient ask for the same few thousand numbers several times in a row."""
-    last: tuple[tuple[Array, ...], TruncatedNormal] | None = None
-
-    @wraps(function)
-    def remembering(*arrays: Array) -> TruncatedNormal:
-        nonlocal last
-        known = last  # read once: another thread may replace it
-        if known is not None and all(map(np.array_equal, known[0], arrays)):
-            return known[1]
-        result = function(*arrays)
-        last = (arrays, result) if result.mean.size <= _REMEMBERED else None
-        return result
-
-    return remembering
-
-
-@remembers_last
 def truncated_normal(lo: Array, hi: Array, width: Array) -> TruncatedNormal:
     """Moments of a standard normal variable in [lo, hi], in either tail and for intervals of any width.
 
