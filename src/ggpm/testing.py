@@ -25,10 +25,10 @@ Array = NDArray[np.float64]
 
 __all__ = ["FamilyReport", "check_family"]
 
-ROWS = 8
-DRAWS = 1024  # per row
+ROWS = 8  # of data that a check looks at
+DRAWS = 1024  # per row: a variance that is off by a quarter is seen at six standard errors
 STEP = 1e-3  # of fourth-order differences: truncation 1e-12, rounding 1e-13, times derivatives of moderate size
-DIFFERENCE_RTOL = 1e-6
+DIFFERENCE_RTOL = 1e-6  # between a derivative and its differences: six digits more than the errors of STEP
 STANDARD_ERRORS = 6.0  # of a mean over random nodes or draws: one false alarm in 1e9
 
 
@@ -115,7 +115,7 @@ class _Case:
 
     @property
     def failed(self) -> bool:
-        """Whether the present check has found something already."""
+        """True if the present check has found something already."""
         return bool(self.failures) and self.failures[-1].startswith(self.name + ":")
 
     def record(self, error: float) -> None:

@@ -70,9 +70,9 @@ class Family(BaseEstimator, ABC):
     latent_dim: int = 1
     """D, the length of the latent vector (set by `resolve` where it depends on the data)."""
     countable: ClassVar[bool] = False
-    """Whether an observation is counts out of a known number of trials, which predictions then take as ``trials``."""
+    """True if an observation is counts out of a known number of trials, which predictions then take as ``trials``."""
     finite: ClassVar[bool] = False
-    """Whether y is a class: it takes finitely many values, and `moment` gives their probabilities."""
+    """True if y is a class: it takes finitely many values, and `moment` gives their probabilities."""
     expansion_ridge: ClassVar[float] = 1.0
     """Precision of the Gaussian about zero that keeps the default `expansion` finite."""
     phi: Any = None

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 STEPS = 60  # most Newton steps: a bound against formulas that never settle
-# Newton decrement g^T H^-1 g at which to stop. Most rows stop before, at an error of 1e-8: smaller steps do not raise the
-# objective by as much as it is rounded.
+# Newton decrement g^T H^-1 g at which to stop. A row may stop before, with an error near 1e-8: smaller steps raise the
+# objective by less than it is rounded.
 DONE = 1e-22
 
 

@@ -119,7 +119,7 @@ class ExponentialFamily(Family):
         return out
 
     def _is_identity(self, y: Array) -> bool | None:
-        """Whether trials(y) T(y) is y itself; None without JAX, where `moment` and `spread` ask for it again."""
+        """True if trials(y) T(y) is y itself; None without JAX, where `moment` and `spread` ask for it again."""
         try:
             total = self._derivatives("resolve")("total", self.log_hyper, y)[0]
         except ImportError:

@@ -1,4 +1,4 @@
-"""Rules that sum or integrate a density over the support of an observation: what `check_family` stands on.
+"""Rules that sum or integrate a density over the support of an observation, on which `check_family` stands.
 
 A rule is made for one density: it looks where the density is before it lays its nodes.
 """
@@ -21,8 +21,8 @@ LogDensity = Callable[[Array], Array]
 Chart = Callable[[Array], tuple[Array, Array]]
 
 NEGLIGIBLE = 45.0  # exp(-45) = 3e-20: what falls below it, relative to the peak, cannot be seen in a sum
-MOST_COUNTS = 2**20
-SOBOL_LOG2 = 15
+MOST_COUNTS = 2**20  # a heavy tail is cut there: 8 MB of nodes
+SOBOL_LOG2 = 15  # base-2 logarithm of the number of quasi-random nodes; their error is estimated, not assumed
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Rule:
     y: Array
     log_weights: Array
     random: bool = False
-    """Whether the nodes are quasi-random, so that errors are those of a mean over them."""
+    """True if the nodes are quasi-random, so that errors are those of a mean over them."""
     atol: float = 1e-6
-    """What the rule may leave, relative to the size of the integrand, where it is not random."""
+    """Error that the rule may leave, relative to the size of the integrand, where it is not random."""
 
 
 def counts(log_density: LogDensity, least: int = 0) -> Rule:

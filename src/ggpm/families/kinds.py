@@ -1,4 +1,4 @@
-"""`Support`: what an output may be, and what follows from it for everything that is asked of an output.
+"""`Support`: declaration of what an output may be, with the answers that follow from it.
 
 Two forms of y. *As the user has it*: what is passed to ``fit`` and comes back from ``predict`` (hours, percentages,
 codes). *Encoded*: what `Family.encode` makes of it and the family's density takes (radians, shares, indicators). A
@@ -31,7 +31,7 @@ class Support:
     high: ClassVar[float] = np.inf
     """Bound above every entry of an encoded y."""
     integer: ClassVar[bool] = False
-    """Whether y is whole numbers, so that it has probabilities and not densities."""
+    """True if y is whole numbers, so that it has probabilities and not densities."""
     row_ndim: ClassVar[int] = 0
     """Axes of one observation: 0 for numbers, 1 for vectors, 2 for matrices."""
     kind: ClassVar[str] = "numbers"

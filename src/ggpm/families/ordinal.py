@@ -164,7 +164,7 @@ class Ordinal(ScalarFamily):
         return first, second, third
 
     def information(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        # the average over all levels
+        # the average over all levels; p' = p l1, hence the derivative of -sum p l2
         x, levels, zero = xi[..., None], np.arange(np.size(self.phi) + 1.0), 0.0 * y
         noise = truncated_normal(*self._bin(x, levels))
         p, (l1, l2, l3), (lp_phi, _, l2_phi) = np.exp(noise.log_mass), _in_xi(noise), self._in_phi(noise, levels)

@@ -140,7 +140,7 @@ PICTURES: dict[str, Callable[[Any], str]] = {
 
 
 def has_bands(family: Any) -> bool:
-    """Whether outputs are ordered, each part for itself."""
+    """Tell whether outputs are ordered, each part for itself."""
     return family.has("cdf") and family.kind not in ("angles", "classes", "shares")
 
 

@@ -25,13 +25,19 @@ __all__ = ["HighestDensityRegion", "highest_density"]
 
 Array = NDArray[np.float64]
 
-N_GRID = 128  # points on which a circular density is computed
-N_FINE = 4096  # points to which it is then interpolated, by its Fourier series
-N_DRAWS = 4096  # draws where a density is too narrow for the grid of latent nodes
+# Points on which a circular density is computed: half as many are exact to rounding for concentrations up to 15 and
+# latent standard deviations up to 1.3.
+N_GRID = 128
+# Points to which it is then interpolated by its Fourier series; between them distribution functions are straight lines,
+# which leaves 1.5e-7 on the same cases.
+N_FINE = 4096
+N_DRAWS = (
+    4096  # draws where a density is too narrow for the grid of latent nodes: 0.8 % standard error of a probability
+)
 # Spacings of the latent nodes, in standard deviations. A von Mises density of concentration kappa is seen by
 # the latent as a bump of width sqrt(kappa); nodes that are further apart than that would show as a comb.
 SPACINGS = (0.5, 0.25, 0.125)
-RADIUS = 6.0
+RADIUS = 6.0  # beyond so many standard deviations lie 2e-9 of a normal variable
 
 
 # ---- angles ------------------------------------------------------------------------------------------------------
@@ -162,7 +168,7 @@ class HighestDensityRegion:
     """log of the density on the border of the region, (m,)."""
 
     def contains(self, y: Any) -> NDArray[np.bool_]:
-        """Whether each y lies within its row's region, (m,)."""
+        """Tell whether each y lies within its row's region, (m,)."""
         return self._log_density(self.predictive.family.encode(y)) >= self.log_threshold
 
     def _log_density(self, encoded: Array) -> Array:
