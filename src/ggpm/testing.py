@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 __all__ = ["FamilyReport", "check_family"]
 
 ROWS = 8  # of data that a check looks at
-DRAWS = 1024  # per row: a variance that is off by a quarter is seen at six standard errors
+DRAWS = 1024  # per row: six standard errors of the variance of a normal variable are a quarter of it
 STEP = 1e-3  # of fourth-order differences: truncation 1e-12, rounding 1e-13, times derivatives of moderate size
 DIFFERENCE_RTOL = 1e-6  # between a derivative and its differences: six digits more than the errors of STEP
 STANDARD_ERRORS = 6.0  # of a mean over random nodes or draws: one false alarm in 1e9

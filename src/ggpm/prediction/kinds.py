@@ -143,7 +143,7 @@ class Ordered:
     def scores(self, p: Predictive, encoded: Array) -> tuple[Array, Array]:
         """Brier score (classes only, else nan) and E d(Y, y) - E d(Y, Y')/2, d the distance of the support, (m,).
 
-        The second is the energy score, of numbers the CRPS: Gneiting and Raftery 2007, eq. (21) and (22).
+        The second is the energy score, of numbers the CRPS: Gneiting and Raftery 2007, sec. 4.2 and 4.3.
         """
         distance = p.family.support.distance
         draws = np.stack([p.family.encode(d) for d in p.sample(2 * SCORE_DRAWS, 0)])
@@ -237,7 +237,7 @@ class Angles(Ordered):
 
     def columns(self, p: Predictive, level: float, names: list[str] | None, classes: NDArray | None) -> dict[str, Any]:
         arcs = p.interval(level)
-        # circular standard deviation sqrt(-2 log R) (Mardia and Jupp 2000, sec. 2.3.1), in the user's unit
+        # circular standard deviation sqrt(-2 log R) (Mardia and Jupp 2000, sec. 2.3), in the user's unit
         with np.errstate(divide="ignore"):  # a uniform direction has none
             sd = np.sqrt(-2.0 * np.log1p(-p.var())) * self.circle(p).period / (2 * np.pi)
         return {"mean": p.mean(), "sd": sd, "arc_start": arcs[:, 0], "arc_end": arcs[:, 1]}

@@ -23,7 +23,7 @@ __all__ = ["Predictive"]
 Array = NDArray[np.float64]
 
 MODE_STEPS = 30  # most Newton steps when log_prob centres its nodes
-# Half as many differ from ten times as many by 1e-13 of log p (Poisson, gamma with phi = 0.01, negative binomial counts;
+# Half as many differ from ten times as many by 1e-13 in log p (Poisson, gamma with phi = 0.01, negative binomial;
 # latent standard deviations from 0.3 to 3).
 STRETCHED_NODES = 401
 

@@ -31,9 +31,8 @@ N_GRID = 128
 # Points to which it is then interpolated by its Fourier series; between them distribution functions are straight lines,
 # which leaves 1.5e-7 on the same cases.
 N_FINE = 4096
-N_DRAWS = (
-    4096  # draws where a density is too narrow for the grid of latent nodes: 0.8 % standard error of a probability
-)
+# Draws where a density is too narrow for the grid of latent nodes: 0.8 % standard error of a probability.
+N_DRAWS = 4096
 # Spacings of the latent nodes, in standard deviations. A von Mises density of concentration kappa is seen by
 # the latent as a bump of width sqrt(kappa); nodes that are further apart than that would show as a comb.
 SPACINGS = (0.5, 0.25, 0.125)

@@ -28,8 +28,8 @@ _TERMS = 18  # of the asymptotic series: at the smallest k where it is used, the
 class BesselRatio(NamedTuple):
     """``A = I_{nu+1}(k)/I_nu(k)`` and what follows from it; in the paper's notation c2 = -rho.
 
-    >>> bessel_ratio(0.0, np.array(0.0)).c1  # A is about k/2 near zero
-    array(0.5)
+    >>> bessel_ratio(0.0, np.zeros(1)).c1  # A is about k/2 near zero
+    array([0.5])
     """
 
     A: Array  # b'(k): the mean resultant length
