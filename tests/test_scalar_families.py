@@ -23,7 +23,7 @@ from ggpm.families.inverse_gaussian import InverseGaussian
 from ggpm.families.negative_binomial import NegativeBinomial
 from ggpm.families.ordinal import Ordinal
 from ggpm.families.poisson import Poisson
-from ggpm.families.special.stable import truncated_normal
+from ggpm.families.special.truncated import truncated_normal
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 

@@ -346,10 +346,9 @@ def plot(
 
     matplotlib.use("Agg")
     from ggpm import plotting
-    from ggpm.prediction.evaluation import kind_of_picture
 
     fitted = _load(model)
-    chosen = kind_of_picture(fitted) if kind == "auto" else kind
+    chosen = plotting.kind_of_picture(fitted) if kind == "auto" else kind
     columns = split_columns(feature) if feature else []
     if chosen in ("pit", "calibration"):
         if data is None:

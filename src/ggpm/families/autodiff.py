@@ -7,8 +7,9 @@ Everything runs in float64 inside a local context; the user's own JAX settings s
 from __future__ import annotations
 
 import copy
+import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,14 +25,16 @@ Array = NDArray[np.float64]
 # Rows are handed over in chunks, padded to a power of two: at most 14 shapes are ever compiled, and the memory
 # of one call is bounded.
 CHUNK = 2**13
-# How many families (class and settings) keep their compiled functions.
+# Families (class and settings) that keep their compiled functions: far more than one program uses, and a bound on the
+# memory of one that makes settings in a loop.
 KEPT = 64
 
 _compiled: OrderedDict[Any, Derivatives] = OrderedDict()
+_lock = threading.Lock()
 
 
 def import_jax(what: str) -> Any:
-    """JAX, or an error that says what it is needed for and how to get it."""
+    """Return JAX, or raise an error that says what it is needed for and how to get it."""
     try:
         import jax
     except ImportError as err:
@@ -52,17 +55,49 @@ def _float64(jax: Any) -> Any:
 
 
 def derivatives_of(family: ExponentialFamily, what: str) -> Derivatives:
-    """The compiled functions of a family: shared by all instances that differ in the values of phi alone."""
+    """Compiled functions of a family: shared by all instances that differ in the values of phi alone.
+
+    They belong to the attributes that the instance and its class have *now*: after a class attribute or a method is
+    set anew, other functions are compiled. Global variables and closures that a function reads are not followed.
+    """
     import_jax(what)
-    settings = {k: v for k, v in vars(family).items() if k not in ("phi", "phi_bounds")}
-    key = (type(family), np.ndim(family.phi), tuple(sorted((k, _frozen(v)) for k, v in settings.items())))
-    if key in _compiled:
-        _compiled.move_to_end(key)
-    else:
-        _compiled[key] = Derivatives(family)
-        while len(_compiled) > KEPT:
-            _compiled.popitem(last=False)
-    return _compiled[key]
+    key = (type(family), np.ndim(family.phi), _state(vars(family), ("phi", "phi_bounds")), _class_state(type(family)))
+    with _lock:
+        if key in _compiled:
+            _compiled.move_to_end(key)
+        else:
+            _compiled[key] = Derivatives(family)
+            while len(_compiled) > KEPT:
+                _compiled.popitem(last=False)
+        return _compiled[key]
+
+
+def _class_state(cls: type) -> tuple[Any, ...]:
+    """Attributes and methods of a user's class and its bases, up to this package's own."""
+    settled = ("ggpm", "sklearn", "abc", "builtins")
+    own = (base for base in cls.__mro__ if base.__module__.partition(".")[0] not in settled)
+    return tuple(_state(vars(base), ("phi", "phi_bounds")) for base in own)
+
+
+def _state(attributes: Mapping[str, Any], without: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(
+        (name, _frozen(value))
+        for name, value in sorted(attributes.items())
+        if name not in without and not name.startswith("__")
+    )
+
+
+class _Same:
+    """A value that is equal only to itself, and that stays alive as long as it is remembered."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
 
 
 def _frozen(value: Any) -> Any:
@@ -71,10 +106,13 @@ def _frozen(value: Any) -> Any:
         return (value.shape, value.dtype.str, value.tobytes())
     if isinstance(value, (list, tuple)):
         return (type(value), *map(_frozen, value))
+    if isinstance(value, (dict, set, frozenset)):
+        items = value.items() if isinstance(value, dict) else value
+        return (type(value), frozenset(_frozen(item) for item in items))
     try:
         hash(value)
     except TypeError:
-        return (type(value), id(value))  # kept alive by the family that the compiled functions hold
+        return _Same(value)
     return (type(value), value)  # 1, 1.0 and True are equal, but not the same setting
 
 

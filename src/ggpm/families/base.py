@@ -1,16 +1,20 @@
-"""`Family`: what an observation is, in terms of its latent vector.
+"""`Family`: the density of an observation given its latent vector.
 
 A family knows one thing: the density of y given eta, with its derivatives. It does not know kernels,
 inference or solvers. To add one, subclass `Family` (or `ScalarFamily` for one latent) in a new file.
 
 Shapes. ``eta`` is (..., D); y is encoded (see `Family.encode`) with the same leading axes or axes that
 broadcast against them, so that quadrature can put nodes in front: eta (S, n, D) against y (n, ...).
+
+Two forms of y. *As the user has it*: what `resolve` and `encode` take, and what `decode`, `point`, `constant` and
+`sample` give; also the ``prediction`` of `loss`. *Encoded*: what all other methods take. They are the same unless a
+family overrides `encode`; a family on the circle that does so says which unit it gives, in its support (`Circle`).
 """
 
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from inspect import signature
 from typing import Any, ClassVar, Literal, Self
 
@@ -20,46 +24,96 @@ from sklearn.base import BaseEstimator
 
 from ggpm.data.checks import as_numbers
 from ggpm.families.curvature import Curvature, Diagonal, Marginals
+from ggpm.families.expansion import ridged_mode, ridged_mode_pullback
+from ggpm.families.kinds import Support
 from ggpm.families.links import Identity, Link, mean_link
-from ggpm.families.support import Support
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float] | Literal["fixed"]
 
 
-class Family(BaseEstimator):
-    """Base of all families; see the module's text for shapes.
+OPTIONAL = (
+    "expected_log_prob",
+    "expected_log_prob_factorised",
+    "log_expected_prob_factorised",
+    "predictive_log_prob",
+    "predictive_normal",
+    "cdf",
+)
+"""Closed forms that a family may give; each is a method of `Family` that answers None, and `Family.has` tells which
+ones a class overrides. What uses them has a general way for the rest, and tests compare the two."""
+
+
+class Family(BaseEstimator, ABC):
+    """Base of all families; see the module's text for shapes and for the two forms of y.
+
+    A subclass must give ``support``, `log_prob`, `u`, `U`, `U_pullback`, `moment`, `spread` and `sample`. All else has
+    a default that is exact, and the closed forms of `OPTIONAL` save time or add answers.
 
     Hyperparameters follow scikit-learn's kernels: ``phi`` is a value (or several), ``phi_bounds`` its bounds or
     ``"fixed"``. Inside, they appear as the vector `log_hyper`, and every derivative "in phi" below is a
     derivative in `log_hyper`.
+
+    Names that are easily confused:
+
+    ==============================  ============================================================================
+    `moment`                        expectation of y (or of what stands for it) given eta
+    `point`                         prediction that belongs to a moment averaged over eta
+    `constant`                      best prediction that ignores the inputs: what `score` compares with
+    `spread`                        variance of y given eta
+    `variance`                      variance of y with eta integrated out, made from averages of the two above
+    ``U(..., expected=True)``       expectation over *y* given eta: the Fisher information
+    ``expected_...`` (methods)      expectation over *eta*, a Gaussian, given y
+    ==============================  ============================================================================
     """
 
     latent_dim: int = 1
     """D, the length of the latent vector (set by `resolve` where it depends on the data)."""
     countable: ClassVar[bool] = False
-    """Whether an observation is counts out of a known number of trials."""
+    """True if an observation is counts out of a known number of trials, which predictions then take as ``trials``."""
     finite: ClassVar[bool] = False
-    """Whether y takes finitely many values, with `moment` their probabilities."""
+    """True if y is a class: it takes finitely many values, and `moment` gives their probabilities."""
+    expansion_ridge: ClassVar[float] = 1.0
+    """Precision of the Gaussian about zero that keeps the default `expansion` finite."""
     phi: Any = None
     phi_bounds: Bounds = "fixed"
 
     _phi_ndims: ClassVar[tuple[int, ...]] = (0, 1)  # axes that phi may have
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        if cls.__abstractmethods__:
+            raise TypeError(_what_is_missing(cls))
+        return super().__new__(cls)
+
     @property
     @abstractmethod
     def support(self) -> Support:
-        """The declaration of what y may be."""
-        raise TypeError(
-            f"{type(self).__name__} must say what y may be: give it a support from ggpm.families.support, for example "
-            "support = Positive()."
-        )
+        """Declaration of what y may be, from `ggpm.families.support`."""
+
+    @property
+    def kind(self) -> str:
+        """Kind of output, by which prediction and plotting choose: the support's, "classes" or "shares"."""
+        return "classes" if self.finite else "shares" if self.countable else self.support.kind
+
+    def has(self, name: str) -> bool:
+        """Tell whether the family's class gives one of the closed forms in `OPTIONAL`.
+
+        It may still answer None where a setting, such as the link, leaves no closed form.
+
+        >>> from ggpm.families import Poisson
+        >>> Poisson().has("cdf"), Poisson().has("predictive_normal")
+        (True, False)
+        """
+        if name not in OPTIONAL:
+            raise ValueError(f"{name!r} is not one of the optional methods {', '.join(OPTIONAL)}.")
+        return getattr(type(self), name) not in (None, getattr(Family, name))
 
     # ---- data ------------------------------------------------------------------------------------------------
     def resolve(self, y: Any) -> Self:
-        """This family bound to the data: number of parts, classes or levels, starting values of phi."""
+        """Return this family bound to y as the user has it: number of parts, classes or levels, starts of phi."""
         self._check_phi()
         self.support.validate(y)
+        self.support.check_encoding(self.encode)
         if self.phi is not None and not np.all(np.isfinite(self.log_hyper)):
             raise ValueError(f"phi of {type(self).__name__} must be positive and finite; got {self.phi!r}.")
         return copy.copy(self)
@@ -87,17 +141,21 @@ class Family(BaseEstimator):
             raise ValueError(f"phi_bounds must be {what}; got {self.phi_bounds!r}.")
 
     def encode(self, y: Any) -> Array:
-        """y as the float array that all other methods take; raises ValueError where y is not in the support."""
+        """Return y, as the user has it, in the form that all other methods take; ValueError if outside the support."""
         return self.support.validate(y)
 
     def decode(self, y: Array) -> Array:
-        """The inverse of `encode` for predictions and samples."""
+        """Return encoded y as the user has it: the inverse of `encode`, for predictions and samples."""
         return y
+
+    def decode_start(self) -> float | None:
+        """Return the start of the range of predictions of angles, as the user has them; None for other outputs."""
+        return self.support.decode_start()
 
     # ---- hyperparameters -------------------------------------------------------------------------------------
     @property
     def learns_phi(self) -> bool:
-        """Whether phi is to be learned."""
+        """True if phi is to be learned."""
         return self.phi is not None and not isinstance(self.phi_bounds, str)
 
     @property
@@ -133,12 +191,12 @@ class Family(BaseEstimator):
         """Gradient of `log_prob` in eta, (..., D)."""
 
     def log_prob_and_u(self, eta: Array, y: Array) -> tuple[Array, Array]:
-        """Both at once, for expectations over many nodes; override it where they share most of the work."""
+        """`log_prob` and `u` together, for expectations over many nodes; override it where they share work."""
         return self.log_prob(eta, y), self.u(eta, y)
 
     @abstractmethod
     def U(self, eta: Array, y: Array, expected: bool = False) -> Curvature:
-        """Negative Hessian of `log_prob` in eta, or its expectation over y, which is never indefinite."""
+        """Negative Hessian of `log_prob` in eta, or with ``expected`` its mean over y, which is never indefinite."""
 
     def u_and_U(self, eta: Array, y: Array) -> tuple[Array, Curvature]:
         """`u` and the observed `U` together, for families that compute them from the same numbers."""
@@ -162,13 +220,18 @@ class Family(BaseEstimator):
         return self.log_prob_phi(eta, y), self.u_phi(eta, y)
 
     # ---- Taylor ------------------------------------------------------------------------------------------------
-    @abstractmethod
     def expansion(self, y: Array) -> Array:
-        """The point at which Taylor inference expands, finite for every y, (n, D)."""
+        """Point at which Taylor inference expands, finite for every y, (n, D).
+
+        By default the mode of log p(y|eta) - `expansion_ridge` |eta|²/2.
+        """
+        return ridged_mode(self, y, self.expansion_ridge)
 
     def expansion_pullback(self, y: Array, cotangent: Array) -> Array:
         """Derivative of <cotangent, expansion(y)> in phi, (p,); zero unless the point moves with phi."""
-        return np.zeros(self.log_hyper.size)
+        if not self.log_hyper.size or type(self).expansion is not Family.expansion:
+            return np.zeros(self.log_hyper.size)
+        return ridged_mode_pullback(self, y, self.expansion_ridge, cotangent)
 
     # ---- in the space of y ---------------------------------------------------------------------------------------
     @abstractmethod
@@ -176,12 +239,12 @@ class Family(BaseEstimator):
         """E[y | eta], or the expectation of what stands for y: (cos, sin) of an angle, class probabilities."""
 
     def point(self, moment: Array) -> Array:
-        """The prediction that belongs to an averaged `moment`."""
-        return moment
+        """Prediction, as the user has it, that belongs to an averaged `moment`."""
+        return self.support.point(moment)
 
     def constant(self, y: Array) -> Array:
-        """The best constant prediction for the encoded y, one row."""
-        return self.point(np.mean(y, axis=0, keepdims=True))
+        """Best constant prediction for the encoded y, one row, as the user has it."""
+        return self.point(np.mean(self.support.embed(y), axis=0, keepdims=True))
 
     @abstractmethod
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
@@ -189,26 +252,86 @@ class Family(BaseEstimator):
 
     def variance(self, moment: Array, within: Array, between: Array) -> Array:
         """Predictive variance from the averaged moment, E[spread] and Cov[moment]."""
-        return within + between
+        return self.support.variance(moment, within, between)
 
     @abstractmethod
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
-        """One draw of y for every row of eta, (..., shape of one y)."""
+        """One draw of y, as the user has it, for every row of eta, (..., shape of one y)."""
 
-    @abstractmethod
     def loss(self, y: Array, prediction: Array) -> Array:
-        """The family's unit loss of a prediction, (n,): deviance where finite."""
+        """Unit loss, (n,), of a prediction as the user has it for encoded y: deviance where finite.
+
+        By default that of the support: the squared error; of angles, one minus the cosine of the difference.
+        """
+        return self.support.loss(y, prediction)
+
+    # ---- closed forms that a family may give: see OPTIONAL -------------------------------------------------------
+    def expected_log_prob(self, mean: Array, var: Array, y: Array) -> Any:
+        """E[log p] over independent latents eta ~ N(mean, var), for a log p that is a sum over the latents.
+
+        Value (n,) and its derivatives in mean and var, (n, D) each; None if there is no closed form.
+        """
+        return None
+
+    def expected_log_prob_factorised(self, mean: Array, var: Array, y: Array, second: bool = False) -> Any:
+        """E[log p] over independent latents eta ~ N(mean, var), for a log p that couples them.
+
+        A `Smoothed`: value and first derivatives, second ones in the mean, and with ``second`` all of them; None if
+        there is no closed form.
+        """
+        return None
+
+    def log_expected_prob_factorised(self, mean: Array, var: Array, y: Array, gradient: bool = False) -> Any:
+        """log E[p(y)] over independent latents eta ~ N(mean, var), (n,), and its derivatives in both if asked for.
+
+        None if there is no closed form.
+        """
+        return None
+
+    def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Any:
+        """log E[p(y)] over eta ~ N(mean, cov), full covariances (m, D, D): (m,); None if there is no closed form."""
+        return None
+
+    def predictive_normal(self, mean: Array, cov: Array) -> Any:
+        """Mean and standard deviation of each output, (m, d), where y is normal for eta ~ N(mean, cov); else None."""
+        return None
+
+    def cdf(self, eta: Array, y: Array) -> Any:
+        """P(Y <= y | eta) for encoded y, (...), or of every part, (..., d); None if y has no order or no such form."""
+        return None
 
 
 def _ordered(bounds: Array) -> bool:
     return bool(np.all((bounds[..., 0] > 0) & (bounds[..., 0] <= bounds[..., 1])))
 
 
+def _what_is_missing(cls: type[Family]) -> str:
+    """One sentence that names what a class must still give, and one that says how."""
+    names = sorted(cls.__abstractmethods__)
+    support = (
+        f"{cls.__name__} must say what y may be: give it a support from ggpm.families.support, for example "
+        "support = Positive()."
+    )
+    if names == ["support"]:
+        return support
+    methods = [name for name in names if name != "support"]
+    told = (
+        f"{cls.__name__} must give {', '.join(methods)}: write each as a method of the class; "
+        f"help(ggpm.families.{_declares(cls, methods[0])}.{methods[0]}) says what it takes and returns."
+    )
+    return f"{told} {support}" if "support" in names else told
+
+
+def _declares(cls: type[Family], name: str) -> str:
+    """Name of the base class that asks for a method."""
+    return next(base.__name__ for base in reversed(cls.__mro__) if name in vars(base))
+
+
 class ScalarFamily(Family):
     """A family with one latent, written in a coordinate ``xi`` to which an elementwise link carries eta.
 
-    A subclass gives `log_prob_xi`, `derivatives`, and where it applies `phi_derivatives` and `information`;
-    the chain rule through the link is done here.
+    A subclass gives ``support``, `log_prob_xi`, `derivatives`, `moment`, `spread`, `sample`, and where it applies
+    `phi_derivatives` and `information`; the chain rule through the link is done here.
     """
 
     latent_dim = 1
@@ -242,6 +365,10 @@ class ScalarFamily(Family):
         _, l2, l3 = self.derivatives(xi, y)
         return -l2, -l3, -self.phi_derivatives(xi, y)[2]
 
+    def all_derivatives(self, xi: Array, y: Array) -> tuple[tuple[Array, Array, Array], tuple[Array, Array, Array]]:
+        """`derivatives` and `phi_derivatives` together; override it where they share most of the work."""
+        return self.derivatives(xi, y), self.phi_derivatives(xi, y)
+
     def _rows(self, y: Array) -> tuple[int, ...]:
         """Leading shape of an encoded y."""
         return y.shape
@@ -274,9 +401,8 @@ class ScalarFamily(Family):
             d_eta = info_xi * g1**3 + 2.0 * info * g1 * g2
             U_phi = info_phi * (g1**2)[..., None]
         else:
-            l1, l2, l3 = self.derivatives(xi, y)
+            (l1, l2, l3), (_, l1_phi, l2_phi) = self.all_derivatives(xi, y)
             d_eta = -(l3 * g1**3 + 3.0 * l2 * g1 * g2 + l1 * g3)
-            _, l1_phi, l2_phi = self.phi_derivatives(xi, y)
             U_phi = -(l2_phi * (g1**2)[..., None] + l1_phi * g2[..., None])
         return (v * d_eta)[..., None], np.tensordot(v, U_phi, axes=v.ndim)
 

@@ -32,7 +32,7 @@ _SAME_TOTAL = 0.01  # sums of rows that differ by no more than this share are on
 
 
 class _Terms(NamedTuple):
-    """What all derivatives share; J, J2, J3 are the derivatives of alpha in eta."""
+    """Terms that all derivatives share; J, J2, J3 are the derivatives of alpha in eta."""
 
     alpha: Array
     others: Array  # sum of the other parts
@@ -54,7 +54,7 @@ class Dirichlet(Family):
     support   (n, d) positive, rows sum to 1
     T, b, h   log y, sum_j log Gamma(theta_j) - log Gamma(S), 1/prod_j y_j, with S = sum_j theta_j
     a         1
-    link      theta = alpha = log(1 + exp(eta)) ("softplus", the paper's) or exp(eta) ("exp"), D = d
+    link      theta = alpha = log(1 + exp(eta)) ("softplus", paper sec. 4.3) or exp(eta) ("exp"), D = d
     U         gamma = J^2 psi1(theta) - theta'' [log y - psi0(theta) + psi0(S)], omega ~ J, rho ~ psi1(S)
     ========  ==========================================================================================
 
@@ -308,7 +308,7 @@ class Dirichlet(Family):
 
 
 def _common_total(sums: Array) -> float:
-    """What all rows sum to, to six digits (the rest is rounding), or 1 if they differ."""
+    """Common sum of all rows, to six digits (the rest is rounding), or 1 if they differ."""
     middle = float(np.median(sums))
     return float(f"{middle:.6g}") if np.all(np.abs(sums - middle) <= _SAME_TOTAL * middle) else 1.0
 

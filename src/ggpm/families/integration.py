@@ -1,4 +1,4 @@
-"""Rules that sum or integrate a density over the support of an observation: what `check_family` stands on.
+"""Rules that sum or integrate a density over the support of an observation, on which `check_family` stands.
 
 A rule is made for one density: it looks where the density is before it lays its nodes.
 """
@@ -21,8 +21,8 @@ LogDensity = Callable[[Array], Array]
 Chart = Callable[[Array], tuple[Array, Array]]
 
 NEGLIGIBLE = 45.0  # exp(-45) = 3e-20: what falls below it, relative to the peak, cannot be seen in a sum
-MOST_COUNTS = 2**20
-SOBOL_LOG2 = 15
+MOST_COUNTS = 2**20  # a heavy tail is cut there: 8 MB of nodes
+SOBOL_LOG2 = 15  # base-2 logarithm of the number of quasi-random nodes; their error is estimated, not assumed
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Rule:
     y: Array
     log_weights: Array
     random: bool = False
-    """Whether the nodes are quasi-random, so that errors are those of a mean over them."""
+    """True if the nodes are quasi-random, so that errors are those of a mean over them."""
     atol: float = 1e-6
-    """What the rule may leave, relative to the size of the integrand, where it is not random."""
+    """Error that the rule may leave, relative to the size of the integrand, where it is not random."""
 
 
 def counts(log_density: LogDensity, least: int = 0) -> Rule:
@@ -115,6 +115,38 @@ def space(log_density: LogDensity, chart: Chart, m: int, reach: float) -> Rule:
     y, log_volume = chart(t[keep])
     # the coarse product rule for m = 3 leaves a few 1e-6 of second moments
     return Rule(y, log_w[keep] + log_volume, random=m > 3, atol=1e-6 if m == 2 else 2e-5)
+
+
+def simplex(log_density: LogDensity, parts: int, total: float) -> Rule:
+    """Compositions of positive parts, in log-ratios to the last part."""
+
+    def chart(t: Array) -> tuple[Array, Array]:
+        # the volume element is the product of all parts, and d - 1 of the unit
+        z = np.concatenate([t, np.zeros((len(t), 1))], axis=1)
+        z = z - z.max(axis=1, keepdims=True)
+        log_y = z - np.log(np.sum(np.exp(z), axis=1, keepdims=True))
+        return total * np.exp(log_y), log_y.sum(axis=1) + t.shape[1] * np.log(total)
+
+    return space(log_density, chart, parts - 1, 300.0)
+
+
+def matrices(log_density: LogDensity, p: int) -> Rule:
+    """Symmetric positive definite matrices of order p, in the entries of their Cholesky factors."""
+    below = np.tril_indices(p, -1)
+
+    def chart(t: Array) -> tuple[Array, Array]:
+        # Y = L L^T with log L_ii and L_ij as coordinates: dY = 2^p prod_i L_ii^(p - i + 1) dL, i = 0 .. p-1
+        L = np.zeros((len(t), p, p))
+        L[:, range(p), range(p)] = np.exp(t[:, :p])
+        L[:, below[0], below[1]] = t[:, p:]
+        log_volume = p * np.log(2.0) + t[:, :p] @ (p + 1.0 - np.arange(p))
+        Y = L @ np.swapaxes(L, 1, 2)
+        eigenvalues = np.linalg.eigvalsh(Y)
+        rounded = eigenvalues[:, 0] <= 1e-13 * eigenvalues[:, -1]  # definite in theory only: beyond float64
+        Y[rounded], log_volume[rounded] = np.eye(p), -np.inf
+        return Y, log_volume
+
+    return space(log_density, chart, p * (p + 1) // 2, 100.0)
 
 
 def _on(chart: Chart, log_density: LogDensity, t: Array) -> Array:

@@ -23,7 +23,7 @@ class Multinomial(Family):
     support   (n, d) non-negative integers with positive row totals N
     T, b, h   y/N, log sum_j exp(theta_j), N!/prod_j y_j!
     a         1/N
-    link      theta = eta (canonical); pi = softmax(eta), D = d
+    link      theta = eta (canonical); pi = softmax(eta), D = d (paper sec. 4.1)
     U         N (diag(pi) - pi pi^T): gamma = N pi, omega = pi, rho = N; singular
     ========  ============================================================================
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
-from ggpm.families.base import Array, Bounds
+from ggpm.families.base import Array, Bounds, Family
 from ggpm.families.curvature import Blocks, Curvature, Kronecker, Marginals
 from ggpm.families.gaussian import Gaussian
 from ggpm.families.special.stable import HALF_LOG_2PI
@@ -44,7 +44,8 @@ class MultivariateGaussian(Gaussian):
     array([[ 4., -2.]])
     """
 
-    expected_log_prob = None  # type: ignore[assignment]  # the parent's is that of independent outputs; nodes are exact
+    # the parent's is that of independent outputs; quadrature nodes are exact here
+    expected_log_prob = Family.expected_log_prob  # type: ignore[assignment]
 
     _phi_ndims = (2,)
 

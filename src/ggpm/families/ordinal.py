@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 from ggpm.data.checks import check_whole
 from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array, Bounds, ScalarFamily
-from ggpm.families.special.truncated import truncated_log_mass, truncated_normal
+from ggpm.families.special.truncated import TruncatedNormal, truncated_log_mass, truncated_normal
 from ggpm.families.support import Codes
 
 # Bounds of the first cut point; the latent is of unit noise, so this is a hundred standard deviations.
@@ -144,12 +144,21 @@ class Ordinal(ScalarFamily):
         return truncated_log_mass(*self._bin(xi, y))
 
     def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        # eta tilts the normal weight in the bin, so log p is its cumulant generating function less eta²/2
-        noise = truncated_normal(*self._bin(xi, y))
-        return noise.mean, -noise.shrinkage, noise.cumulant3
+        return _in_xi(truncated_normal(*self._bin(xi, y)))
 
     def phi_derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
+        return self._in_phi(truncated_normal(*self._bin(xi, y)), y)
+
+    def all_derivatives(self, xi: Array, y: Array) -> tuple[tuple[Array, Array, Array], tuple[Array, Array, Array]]:
         noise = truncated_normal(*self._bin(xi, y))
+        return _in_xi(noise), self._in_phi(noise, y)
+
+    def log_prob_and_u(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        noise = truncated_normal(*self._bin(eta[..., 0], y))
+        return noise.log_mass, noise.mean[..., None]
+
+    def _in_phi(self, noise: TruncatedNormal, y: Array) -> tuple[Array, Array, Array]:
+        """Derivatives in `log_hyper` of log p and of its first two derivatives in xi."""
         gaps = np.diff(np.asarray(self.phi, dtype=float))
         # a gap below the bin moves both of its edges (as -eta does), its own gap the upper edge, others none
         own = np.arange(1, gaps.size + 1)
@@ -162,11 +171,10 @@ class Ordinal(ScalarFamily):
         return first, second, third
 
     def information(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        # the average over all levels
+        # the average over all levels; p' = p l1, hence the derivative of -sum p l2
         x, levels, zero = xi[..., None], np.arange(np.size(self.phi) + 1.0), 0.0 * y
-        p = np.exp(self.log_prob_xi(x, levels))
-        l1, l2, l3 = self.derivatives(x, levels)
-        lp_phi, _, l2_phi = self.phi_derivatives(x, levels)
+        noise = truncated_normal(*self._bin(x, levels))
+        p, (l1, l2, l3), (lp_phi, _, l2_phi) = np.exp(noise.log_mass), _in_xi(noise), self._in_phi(noise, levels)
         info, info_xi = -np.sum(p * l2, axis=-1), -np.sum(p * (l1 * l2 + l3), axis=-1)
         info_phi = -np.sum(p[..., None] * (lp_phi * l2[..., None] + l2_phi), axis=-2)
         return info + zero, info_xi + zero, info_phi + zero[..., None]
@@ -209,3 +217,9 @@ class Ordinal(ScalarFamily):
         p = np.broadcast_to(prediction, (*y.shape, prediction.shape[-1]))
         with np.errstate(divide="ignore"):  # a level that was given no probability costs infinity
             return -2.0 * np.log(np.take_along_axis(p, y.astype(int)[..., None], axis=-1)[..., 0])
+
+
+def _in_xi(noise: TruncatedNormal) -> tuple[Array, Array, Array]:
+    """First three derivatives of log p in xi."""
+    # eta tilts the normal weight in the bin, so log p is its cumulant generating function less eta²/2
+    return noise.mean, -noise.shrinkage, noise.cumulant3

@@ -1,13 +1,15 @@
-"""What an output may be: one declaration per kind of y.
+"""The supports: one declaration per kind of y.
 
-It validates input and names the mistake, makes up examples, and can sum or integrate a density over all that y may
-be, so that a family can be checked (`ggpm.testing.check_family`).
+A support validates input and names the mistake, makes up examples, and can sum or integrate a density over all that y
+may be, so that a family can be checked (`ggpm.testing.check_family`). It also says how outputs of its kind are compared
+and summarised: `ggpm.families.kinds.Support` lists the methods.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,7 @@ from ggpm.data.checks import as_numbers
 from ggpm.data.text import Hint, Message
 from ggpm.families import integration
 from ggpm.families.integration import LogDensity, Rule
+from ggpm.families.kinds import Support
 
 __all__ = [
     "SPD", "Circle", "Codes", "CountVectors", "Counts", "Positive", "Real", "Simplex", "Sphere", "Support",
@@ -61,28 +64,6 @@ def _matrix(y: Any, what: str, columns: int | None) -> Array:
     if columns is not None and out.shape[1] != columns:
         raise ValueError(f"y must be {what} with {columns} columns; got {out.shape[1]}.")
     return out
-
-
-@dataclass(frozen=True)
-class Support:
-    """Base of all supports: `validate` returns y as a clean float array or raises ValueError."""
-
-    low: ClassVar[float] = -np.inf
-    high: ClassVar[float] = np.inf
-    integer: ClassVar[bool] = False
-    row_ndim: ClassVar[int] = 0
-    """Axes of one observation: 0 for numbers, 1 for vectors, 2 for matrices."""
-
-    def validate(self, y: Any) -> Array:
-        raise NotImplementedError
-
-    def example(self, rng: np.random.Generator, n: int) -> Array:
-        """n observations from all over the support."""
-        raise NotImplementedError(f"{type(self).__name__} gives no example observations: pass y.")
-
-    def rule(self, log_density: LogDensity, like: Array) -> Rule:
-        """Nodes and weights that sum or integrate this density; ``like`` is one observation of the same shape."""
-        raise NotImplementedError(f"{type(self).__name__} has no rule to sum or integrate a density over it.")
 
 
 @dataclass(frozen=True)
@@ -222,6 +203,7 @@ class CountVectors(Support):
     row_ndim = 1
     low = 0.0
     integer = True
+    error_name = "mean absolute error of the share"
     columns: int | None = None
 
     def validate(self, y: Any) -> Array:
@@ -246,6 +228,17 @@ class CountVectors(Support):
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
         return integration.count_vectors(np.size(like), int(min(np.sum(like), 4)))
 
+    def distance(self, a: Array, b: Array) -> Array:
+        return super().distance(_shares(a), _shares(b))
+
+    def error(self, y: Array, prediction: Array) -> Array:
+        """Return the error of each row's proportions; ``prediction`` is all of them, or the first, (n,)."""
+        return super().error(_shares(y) if prediction.ndim == 2 else _shares(y)[:, 0], prediction)
+
+
+def _shares(y: Array) -> Array:
+    return y / y.sum(axis=-1, keepdims=True)
+
 
 @dataclass(frozen=True)
 class Codes(Support):
@@ -257,6 +250,7 @@ class Codes(Support):
 
     low = 0.0
     integer = True
+    error_name = "error rate"
     n_codes: int | None = None
     what: str = "class"
 
@@ -287,25 +281,104 @@ class Codes(Support):
             raise ValueError("the number of codes is not known: resolve the family with data first.")
         return integration.codes(self.n_codes)
 
+    def error(self, y: Array, prediction: Array) -> Array:
+        """Return 1 where the most probable code is not y; ``prediction`` is probabilities, (n, d), or a mean, (n,)."""
+        best = prediction.argmax(axis=1) if prediction.ndim == 2 else np.round(prediction)
+        return (best != y).astype(float)
+
 
 @dataclass(frozen=True)
 class Circle(Support):
     """Angles; the density is per unit of angle, ``period`` units to the full turn.
 
-    >>> Circle(period=360.0).validate([350, 10])
-    array([350.,  10.])
+    Parameters
+    ----------
+    period : float
+        The full turn in the user's unit: 360 for degrees, 24 for hours.
+    start : float, optional
+        Where the range of predictions starts, in the user's unit; by default -pi for radians, else 0.
+    encoded_period : float, optional
+        The full turn of *encoded* y, by default ``period``: a family that does not override ``encode`` keeps the user's
+        unit. One whose ``encode`` gives radians declares 2 pi.
+
+    Examples
+    --------
+    >>> Circle(period=24.0).error(np.array([23.5]), np.array([0.5]))
+    array([1.])
     """
 
+    kind = "angles"
+    error_name = "mean absolute angle"
     period: float = 2.0 * np.pi
+    start: float | None = None
+    encoded_period: float | None = None
 
     def validate(self, y: Any) -> Array:
         return _vector(y, "angles")
+
+    def check_encoding(self, encode: Callable[[Any], Array]) -> None:
+        zero, quarter = np.ravel(encode(np.array([0.0, self.period / 4])))
+        turn = self._encoded_turn
+        if abs(np.mod(quarter - zero, turn) / turn - 0.25) > 1e-6:
+            raise TypeError(
+                f"encode turns a quarter of the period, {self.period / 4:g}, into {quarter - zero:g}, but the support "
+                f"says that a full turn of encoded y is {turn:g}. If encode gives radians, declare "
+                f"Circle(period={self.period:g}, encoded_period=2 * np.pi); else leave encode as it is."
+            )
 
     def example(self, rng: np.random.Generator, n: int) -> Array:
         return self.period * rng.uniform(-0.5, 0.5, size=n)
 
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
         return integration.circle(self.period)
+
+    @property
+    def _encoded_turn(self) -> float:
+        return self.period if self.encoded_period is None else self.encoded_period
+
+    def to_radians(self, y: Array) -> Array:
+        """Return encoded y in radians."""
+        return y * (2.0 * np.pi / self._encoded_turn)
+
+    def from_radians(self, angle: Array) -> Array:
+        """Return radians as encoded y."""
+        return angle * (self._encoded_turn / (2.0 * np.pi))
+
+    def decode_start(self) -> float:
+        if self.start is not None:
+            return self.start
+        return -np.pi if self.period == 2.0 * np.pi else 0.0
+
+    def wrap(self, y: Array) -> Array:
+        """Return y, as the user has it, within the range of predictions [start, start + period)."""
+        low = self.decode_start()
+        out = low + np.mod(y - low, self.period)
+        return np.where(out >= low + self.period, low, out)  # rounding may reach the open end
+
+    def embed(self, y: Array) -> Array:
+        angle = self.to_radians(y)
+        return np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+
+    def point(self, moment: Array) -> Array:
+        """Return the direction of an averaged (cos, sin), (..., 2), in the user's unit."""
+        return self.wrap(np.arctan2(moment[..., 1], moment[..., 0]) * (self.period / (2.0 * np.pi)))
+
+    def variance(self, moment: Array, within: Array, between: Array) -> Array:
+        """Return the circular variance: one minus the length of the averaged (cos, sin)."""
+        return 1.0 - np.hypot(moment[..., 0], moment[..., 1])
+
+    def loss(self, y: Array, prediction: Array) -> Array:
+        """Return one minus the cosine of the difference."""
+        return 2.0 * np.sin(0.5 * (self.to_radians(y) - prediction * (2.0 * np.pi / self.period))) ** 2
+
+    def distance(self, a: Array, b: Array) -> Array:
+        """Return the angle between two encoded y, in radians whatever the unit (Grimit et al. 2006)."""
+        apart = np.mod(self.to_radians(a - b) + np.pi, 2 * np.pi) - np.pi
+        return np.abs(apart).reshape(*apart.shape[:2])
+
+    def error(self, y: Array, prediction: Array) -> Array:
+        half = 0.5 * self.period
+        return np.abs(np.mod(y.reshape(prediction.shape) - prediction + half, self.period) - half)
 
 
 @dataclass(frozen=True)
@@ -319,6 +392,8 @@ class Simplex(Support):
     row_ndim = 1
     low = 0.0
     high = 1.0
+    kind = "compositions"
+    error_name = "mean total variation"
     columns: int | None = None
     total: float = 1.0
     atol: float = 1e-6
@@ -346,14 +421,11 @@ class Simplex(Support):
         return self.total * rng.dirichlet(np.full(self.columns or 3, 2.0), size=n)
 
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
-        def chart(t: Array) -> tuple[Array, Array]:
-            # log-ratios to the last part; the volume element is the product of all parts, and d - 1 of the unit
-            z = np.concatenate([t, np.zeros((len(t), 1))], axis=1)
-            z = z - z.max(axis=1, keepdims=True)
-            log_y = z - np.log(np.sum(np.exp(z), axis=1, keepdims=True))
-            return self.total * np.exp(log_y), log_y.sum(axis=1) + t.shape[1] * np.log(self.total)
+        return integration.simplex(log_density, np.size(like), self.total)
 
-        return integration.space(log_density, chart, np.size(like) - 1, 300.0)
+    def error(self, y: Array, prediction: Array) -> Array:
+        """Return the total variation distance between the shares of each row."""
+        return 0.5 * np.abs(_shares(y) - prediction / self.total).sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -365,6 +437,7 @@ class Sphere(Support):
     """
 
     row_ndim = 1
+    kind = "directions"
     columns: int | None = None
     atol: float = 1e-6
 
@@ -392,6 +465,11 @@ class Sphere(Support):
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
         return integration.sphere(np.size(like))
 
+    def point(self, moment: Array) -> Array:
+        """Return the direction of an averaged unit vector; the first axis where the average is zero."""
+        length = np.linalg.norm(moment, axis=-1, keepdims=True)
+        return np.where(length > 0, moment / np.where(length > 0, length, 1.0), np.eye(moment.shape[-1])[0])
+
 
 @dataclass(frozen=True)
 class SPD(Support):
@@ -402,6 +480,7 @@ class SPD(Support):
     """
 
     row_ndim = 2
+    kind = "matrices"
     columns: int | None = None
     rtol: float = 1e-8
 
@@ -437,19 +516,4 @@ class SPD(Support):
         return A @ np.swapaxes(A, 1, 2) / (2 * p + 2)
 
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
-        p = len(like)
-        below = np.tril_indices(p, -1)
-
-        def chart(t: Array) -> tuple[Array, Array]:
-            # Y = L L^T with log L_ii and L_ij as coordinates: dY = 2^p prod_i L_ii^(p - i + 1) dL, i = 0 .. p-1
-            L = np.zeros((len(t), p, p))
-            L[:, range(p), range(p)] = np.exp(t[:, :p])
-            L[:, below[0], below[1]] = t[:, p:]
-            log_volume = p * np.log(2.0) + t[:, :p] @ (p + 1.0 - np.arange(p))
-            Y = L @ np.swapaxes(L, 1, 2)
-            eigenvalues = np.linalg.eigvalsh(Y)
-            rounded = eigenvalues[:, 0] <= 1e-13 * eigenvalues[:, -1]  # definite in theory only: beyond float64
-            Y[rounded], log_volume[rounded] = np.eye(p), -np.inf
-            return Y, log_volume
-
-        return integration.space(log_density, chart, p * (p + 1) // 2, 100.0)
+        return integration.matrices(log_density, len(like))

@@ -22,7 +22,7 @@ class VonMises(Family):
 
     ========  ==================================================================================
     support   angles, one number per row
-    T, b, h   (cos y, sin y), log I_0(|theta|), 1/(2 pi)
+    T, b, h   (cos y, sin y), log I_0(|theta|), 1/(2 pi) (paper sec. 4.2)
     a         1
     link      theta = eta (canonical), D = 2
     U         c1 I - rho omega omega^T, omega = eta/kappa, c1 = A/kappa, rho = c1 - A', A = I_1/I_0
@@ -52,11 +52,11 @@ class VonMises(Family):
     @property
     def support(self) -> Circle:
         low, high = self._range()
-        return Circle(period=high - low)
+        return Circle(period=high - low, start=low, encoded_period=2.0 * math.pi)
 
     # ---- units -------------------------------------------------------------------------------------------
     def _range(self) -> tuple[float, float]:
-        """The half-open range of predictions, in the user's units."""
+        """Half-open range of predictions, in the user's units."""
         if isinstance(self.units, str) and self.units in RANGES:
             return RANGES[self.units]
         try:
@@ -76,13 +76,9 @@ class VonMises(Family):
         return low, high
 
     def radians(self, y: Array) -> Array:
-        """Values of any shape in the user's units, as radians."""
+        """Return values of any shape, as the user has them, in radians."""
         low, high = self._range()
         return y if self.units == "radians" else y * (2.0 * math.pi / (high - low))
-
-    def decode_start(self) -> float:
-        """Where the range of predictions starts, in the user's units."""
-        return self._range()[0]
 
     def resolve(self, y: Any) -> Self:
         self._range()
@@ -106,9 +102,7 @@ class VonMises(Family):
 
     def decode(self, y: Array) -> Array:
         low, high = self._range()
-        period = high - low
-        out = low + np.mod(y * (period / (2.0 * math.pi)) - low, period)
-        return np.where(out >= high, low, out)  # rounding may reach the open end
+        return self.support.wrap(y * ((high - low) / (2.0 * math.pi)))
 
     # ---- density -----------------------------------------------------------------------------------------
     @staticmethod
@@ -130,7 +124,7 @@ class VonMises(Family):
         kappa, mu, omega = self._polar(eta)
         delta = y - mu
         # T(y) - A omega in polar coordinates: cos(delta) - A keeps its digits as A -> 1
-        radial = bessel_ratio(0.0, kappa).lack - 2.0 * np.sin(0.5 * delta) ** 2
+        radial = bessel_ratio(0.0, kappa).one_minus_A - 2.0 * np.sin(0.5 * delta) ** 2
         return radial[..., None] * omega + np.sin(delta)[..., None] * _turned(omega)
 
     def U(self, eta: Array, y: Array, expected: bool = False) -> RankOne:
@@ -139,14 +133,14 @@ class VonMises(Family):
         ratio = bessel_ratio(0.0, kappa)
         gamma = np.repeat(ratio.c1[..., None], 2, axis=-1)
         nu = np.sqrt(ratio.rho / ratio.c1)[..., None] * omega
-        return RankOne(gamma, omega, ratio.rho, nu=nu, gap=ratio.gap)
+        return RankOne(gamma, omega, ratio.rho, nu=nu, gap=ratio.slope_over_c1)
 
     def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
         kappa, _, omega = self._polar(eta)
         ratio, tau = bessel_ratio(0.0, kappa), _turned(omega)
         along, across = V.dot(omega), V.dot(tau)
         # <V, U> = A' V_rr + c1 V_tt in polar coordinates; turning eta by dt changes it by -2 rho V_rt dt
-        radial = ratio.bend * np.sum(omega * along, axis=-1) + ratio.c1_slope * np.sum(tau * across, axis=-1)
+        radial = ratio.A_second * np.sum(omega * along, axis=-1) + ratio.c1_slope * np.sum(tau * across, axis=-1)
         turning = 2.0 * ratio.c1_slope * np.sum(tau * along, axis=-1)
         return radial[..., None] * omega + turning[..., None] * tau, np.zeros(0)
 
@@ -158,26 +152,13 @@ class VonMises(Family):
         kappa, _, omega = self._polar(eta)
         return bessel_ratio(0.0, kappa).A[..., None] * omega
 
-    def point(self, moment: Array) -> Array:
-        return self.decode(np.arctan2(moment[..., 1], moment[..., 0]))
-
-    def constant(self, y: Array) -> Array:
-        return self.point(np.mean(self.expansion(y), axis=0, keepdims=True))
-
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         """Circular variance 1 - A(kappa)."""
-        return bessel_ratio(0.0, self._polar(eta)[0]).lack
-
-    def variance(self, moment: Array, within: Array, between: Array) -> Array:
-        """Circular variance: one minus the length of the averaged (cos, sin)."""
-        return 1.0 - np.hypot(moment[..., 0], moment[..., 1])
+        return bessel_ratio(0.0, self._polar(eta)[0]).one_minus_A
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         kappa, mu, _ = self._polar(eta)
         return self.decode(rng.vonmises(mu, kappa))
-
-    def loss(self, y: Array, prediction: Array) -> Array:
-        return 2.0 * np.sin(0.5 * (y - self.radians(prediction))) ** 2  # 1 - cos of the difference
 
 
 def _turned(omega: Array) -> Array:

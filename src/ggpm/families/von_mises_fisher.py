@@ -70,14 +70,16 @@ class VonMisesFisher(Family):
         delta = y - omega
         across = delta - np.sum(delta * omega, axis=-1, keepdims=True) * omega
         # omega^T y - A = (1 - A) - |delta|^2/2 keeps its digits as A -> 1
-        radial = bessel_ratio(nu, kappa).lack - 0.5 * np.sum(delta**2, axis=-1)
+        radial = bessel_ratio(nu, kappa).one_minus_A - 0.5 * np.sum(delta**2, axis=-1)
         return radial[..., None] * omega + across
 
     def U(self, eta: Array, y: Array, expected: bool = False) -> RankOne:
         nu, kappa, omega = self._polar(np.broadcast_to(eta, np.broadcast_shapes(eta.shape, y.shape)))
         ratio = bessel_ratio(nu, kappa)
         gamma = np.repeat(ratio.c1[..., None], omega.shape[-1], axis=-1)
-        return RankOne(gamma, omega, ratio.rho, nu=np.sqrt(ratio.rho / ratio.c1)[..., None] * omega, gap=ratio.gap)
+        return RankOne(
+            gamma, omega, ratio.rho, nu=np.sqrt(ratio.rho / ratio.c1)[..., None] * omega, gap=ratio.slope_over_c1
+        )
 
     def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
         nu, kappa, omega = self._polar(eta)
@@ -95,7 +97,7 @@ class VonMisesFisher(Family):
             tangent[..., k] += 1.0
             v_tt = v_tt + np.sum(tangent * V.dot(tangent), axis=-1)
             turning = turning + np.sum(tangent * along, axis=-1)[..., None] * tangent
-        radial = ratio.bend * v_rr + ratio.c1_slope * v_tt
+        radial = ratio.A_second * v_rr + ratio.c1_slope * v_tt
         turning = 2.0 * ratio.c1_slope[..., None] * turning
         return radial[..., None] * omega + turning, np.zeros(0)
 
@@ -106,9 +108,6 @@ class VonMisesFisher(Family):
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         nu, kappa, omega = self._polar(eta)
         return bessel_ratio(nu, kappa).A[..., None] * omega
-
-    def point(self, moment: Array) -> Array:
-        return self._polar(moment)[2]  # the mean direction; any direction is as good where the mean is zero
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         """Covariance of the unit vector: the second derivative of b, which is U."""

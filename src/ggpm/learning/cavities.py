@@ -95,9 +95,10 @@ def _at_cavity(approximation: Approximation, accuracy: str, gradient: bool) -> t
     z = q.z
     V_c, A, _ = _cavity_cov(approximation)
     mean = q.mean - np.einsum("njk,nk->nj", V_c, z)
-    closed = getattr(p.family, "log_expected_prob_factorised", None)
-    if closed is not None and isinstance(q.U, Diagonal):
-        values, m_bar, v_bar = closed(mean + p.offset, np.einsum("njj->nj", V_c), p.y, gradient)
+    if p.family.has("log_expected_prob_factorised") and isinstance(q.U, Diagonal):
+        values, m_bar, v_bar = p.family.log_expected_prob_factorised(
+            mean + p.offset, np.einsum("njj->nj", V_c), p.y, gradient
+        )
         V_c_bar, phi = None if v_bar is None else Diagonal(v_bar).dense(), np.zeros((1, 0))
     else:
         values, m_bar, V_c_bar, _, phi = _integrals(approximation, mean, _cholesky(V_c), None, accuracy, gradient)

@@ -4,6 +4,7 @@ Every function takes a matplotlib ``ax`` (or makes one) and returns it, so that 
 finished by hand. Functions over one input vary that feature and hold the others at their training means.
 """
 
+from ggpm.plotting._common import kind_of_picture
 from ggpm.plotting.angles import plot_angles, plot_polar
 from ggpm.plotting.checks import coverage_depth, hyperparameter_names, plot_calibration, plot_evidence, plot_pit
 from ggpm.plotting.classes import plot_class_map, plot_ordinal
@@ -13,6 +14,7 @@ from ggpm.plotting.numbers import plot_bands
 __all__ = [
     "coverage_depth",
     "hyperparameter_names",
+    "kind_of_picture",
     "plot_angles",
     "plot_bands",
     "plot_calibration",

@@ -1,7 +1,8 @@
-"""What the pictures share: colours, axes, rows and names."""
+"""Parts that the pictures share: colours, axes, rows and names, and the table of pictures by kind of output."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,6 @@ from numpy.typing import NDArray
 
 from ggpm.data import frames
 from ggpm.data.text import Hint, Message, did_you_mean
-from ggpm.families.support import Circle, Simplex
 
 Array = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ def training_data(model: Any) -> tuple[Array, NDArray] | None:
 
 
 def points_of(model: Any, data: Any) -> tuple[Array, NDArray] | None:
-    """What to draw as points: the given rows, or the training rows; None for nothing."""
+    """Points to draw: the given rows, or the training rows; None for nothing."""
     if data is False:
         return None
     if data is None:
@@ -103,30 +103,47 @@ def legend_beside(ax: Any, title: str | None = None, *, reverse: bool = False) -
 
 
 def kind_of_picture(model: Any) -> str:
-    """The picture that suits a model: "angles", "ternary", "classes", "ordinal", "bands" or "evidence".
+    """Name of the picture that suits a model: "angles", "ternary", "classes", "ordinal", "bands" or "evidence".
 
     >>> import ggpm
     >>> x = np.arange(6.0)
     >>> kind_of_picture(ggpm.GGPRegressor("von_mises", optimizer=None).fit(x[:, None], x))
     'angles'
     """
-    family = model.family_
-    if hasattr(model, "classes_"):
-        ordered = type(model).__name__ == "GGPOrdinalClassifier" or model.n_features_in_ == 1
-        return "ordinal" if ordered else "classes"
-    if isinstance(family.support, Circle):
-        return "angles"
-    if isinstance(family.support, Simplex) and family.latent_dim == 3:
-        return "ternary"
-    return "bands" if has_bands(family) else "evidence"
+    return PICTURES.get(model.family_.kind, _of_numbers)(model)
+
+
+def _of_numbers(model: Any) -> str:
+    return "bands" if has_bands(model.family_) else "evidence"
+
+
+def _of_compositions(model: Any) -> str:
+    return "ternary" if model.family_.latent_dim == 3 else _of_numbers(model)
+
+
+def _of_classes(model: Any) -> str:
+    if not hasattr(model, "classes_"):  # a regressor on codes has no labels to show
+        return "evidence"
+    ordered = type(model).__name__ == "GGPOrdinalClassifier" or model.n_features_in_ == 1
+    return "ordinal" if ordered else "classes"
+
+
+PICTURES: dict[str, Callable[[Any], str]] = {
+    "angles": lambda model: "angles",
+    "compositions": _of_compositions,
+    "classes": _of_classes,
+    "shares": lambda model: "evidence",
+}
+"""Choice of the picture by kind of output (`Family.kind`), where it is not that of numbers."""
 
 
 def has_bands(family: Any) -> bool:
-    """Whether outputs are ordered, each part for itself."""
-    return hasattr(family, "cdf") and not (isinstance(family.support, Circle) or family.finite or family.countable)
+    """Tell whether outputs are ordered, each part for itself."""
+    return family.has("cdf") and family.kind not in ("angles", "classes", "shares")
 
 
 def check_kind(model: Any, condition: bool, what: str) -> None:
+    """Raise ValueError, with the picture to take instead, unless the condition holds."""
     if not condition:
         kind = kind_of_picture(model)
         instead: list[str | Hint] = [Hint("plot_class_map" if kind == "classes" else f"plot_{kind}", "picture", kind)]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ggpm.families.support import Circle
 from ggpm.plotting._common import (
     BAND,
     MEAN,
@@ -52,7 +51,7 @@ def plot_angles(
     >>> plot_angles(model, n=20).get_xlabel()
     'x'
     """
-    check_kind(model, isinstance(model.family_.support, Circle), "angles")
+    check_kind(model, model.family_.kind == "angles", "angles")
     ax = axes_for(ax, figsize=(7.2, 3.8))
     feature = feature_index(model, feature)
     low, period = model.family_.decode_start(), model.family_.support.period
@@ -75,8 +74,10 @@ def plot_angles(
     if points is not None:
         ax.plot(points[0][:, feature], low + np.mod(points[1] - low, period), ".", color=POINTS, ms=4, alpha=0.7)
     ax.set(xlim=(grid[0], grid[-1]), ylim=(low, low + period), xlabel=feature_name(model, feature))
-    ax.set_ylabel(target_name(model, "time of day" if model.family_.units == "hours" else "direction"))
-    _circle_ticks(ax.yaxis, model.family_)
+    unit = _unit_of(model.family_)
+    ax.set_ylabel(target_name(model, unit.quantity))
+    if unit.along:
+        ax.yaxis.set_ticks(low + period * np.arange(len(unit.along)) / (len(unit.along) - 1), unit.along)
     legend_beside(ax)
     return ax
 
@@ -89,14 +90,26 @@ def _tint(k: int, n: int) -> tuple[float, ...]:
     return tuple(1.0 - depth * (1.0 - c) for c in to_rgb(BAND))
 
 
-def _circle_ticks(axis: Any, family: Any) -> None:
-    low, period = family.decode_start(), family.support.period
-    if family.units == "radians":
-        axis.set_ticks(low + period * np.arange(5) / 4, ["−π", "−π/2", "0", "π/2", "π"])
-    elif family.units == "degrees":
-        axis.set_ticks(np.arange(0, 361, 90), ["0° N", "90° E", "180° S", "270° W", "360° N"])
-    elif family.units == "hours":
-        axis.set_ticks(np.arange(0, 25, 6), ["0 h", "6 h", "12 h", "18 h", "24 h"])
+class _Unit(NamedTuple):
+    """Words and ticks of a unit of angle."""
+
+    quantity: str = "direction"
+    along: tuple[str, ...] = ()  # from the start of the range to its end
+    around: tuple[str, ...] = ()  # of a compass or clock: from north, clockwise
+
+
+# by the start and the length of the range of predictions
+_UNITS = {
+    (-np.pi, 2 * np.pi): _Unit(along=("−π", "−π/2", "0", "π/2", "π")),
+    (0.0, 360.0): _Unit("direction", ("0° N", "90° E", "180° S", "270° W", "360° N"),
+                        ("N", "NE", "E", "SE", "S", "SW", "W", "NW")),
+    (0.0, 24.0): _Unit("time of day", ("0 h", "6 h", "12 h", "18 h", "24 h"),
+                       tuple(f"{h} h" for h in range(0, 24, 3))),
+}  # fmt: skip
+
+
+def _unit_of(family: Any) -> _Unit:
+    return _UNITS.get((family.decode_start(), family.support.period), _Unit())
 
 
 def plot_polar(
@@ -109,7 +122,7 @@ def plot_polar(
     n: int = 300,
     ax: Any = None,
 ) -> Any:
-    """The same as a polar picture: direction as direction, the input as distance from the centre.
+    """Angular regression as a polar picture: direction as direction, the input as distance from the centre.
 
     ``ax``, if given, must be a polar one. Degrees are drawn as a compass: north up, clockwise.
 
@@ -121,7 +134,7 @@ def plot_polar(
     >>> plot_polar(model, n=20).name
     'polar'
     """
-    check_kind(model, isinstance(model.family_.support, Circle), "angles")
+    check_kind(model, model.family_.kind == "angles", "angles")
     ax = axes_for(ax, figsize=(5, 5), projection="polar")
     if ax.name != "polar":
         raise ValueError("plot_polar needs a polar ax: plt.subplots(subplot_kw={'projection': 'polar'}).")
@@ -129,8 +142,9 @@ def plot_polar(
     family = model.family_
     grid, X = line_of(model, feature, n, limits)
     predictive = model.predict_dist(X)
-    arc, period = family.radians(predictive.interval(level)), 2 * np.pi
-    width = np.mod(arc[:, 1] - arc[:, 0], period)
+    radian = 2 * np.pi / family.support.period  # of one of the user's unit
+    arc = radian * predictive.interval(level)
+    width = np.mod(arc[:, 1] - arc[:, 0], 2 * np.pi)
     middle = np.unwrap(arc[:, 0] + width / 2)
     # one patch: out along one spiral, round the rim, back along the other, round the hub
     low, high = middle - width / 2, middle + width / 2
@@ -138,18 +152,15 @@ def plot_polar(
     theta = np.concatenate([low, rim, high[::-1], hub])
     radius = np.concatenate([grid, np.full(60, grid[-1]), grid[::-1], np.full(60, grid[0])])
     ax.fill(theta, radius, color=BAND, alpha=0.3, lw=0)
-    ax.plot(family.radians(np.unwrap(predictive.mean(), period=family.support.period)), grid, color=MEAN, lw=1.8)
+    ax.plot(radian * np.unwrap(predictive.mean(), period=family.support.period), grid, color=MEAN, lw=1.8)
     points = points_of(model, data)
     if points is not None:
         shown = (points[0][:, feature] >= grid[0]) & (points[0][:, feature] <= grid[-1])
-        ax.plot(family.radians(points[1][shown]), points[0][shown, feature], ".", color=POINTS, ms=4, alpha=0.7)
-    if family.units in ("degrees", "hours"):
+        ax.plot(radian * points[1][shown], points[0][shown, feature], ".", color=POINTS, ms=4, alpha=0.7)
+    if around := _unit_of(family).around:
         ax.set_theta_zero_location("N")
         ax.set_theta_direction(-1)
-    if family.units == "degrees":
-        ax.set_xticks(np.arange(8) * np.pi / 4, ["N", "NE", "E", "SE", "S", "SW", "W", "NW"])
-    elif family.units == "hours":
-        ax.set_xticks(np.arange(8) * np.pi / 4, [f"{h} h" for h in range(0, 24, 3)])
+        ax.set_xticks(np.arange(len(around)) * 2 * np.pi / len(around), around)
     span = grid[-1] - grid[0]
     ax.set_rlim(grid[0] - 0.25 * span, grid[-1])  # a hole in the middle: early values are not squeezed to a point
     ax.set_rticks([v for v in ax.get_yticks() if grid[0] <= v <= grid[-1]][:5])

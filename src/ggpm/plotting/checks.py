@@ -1,4 +1,4 @@
-"""Is the model right? Evidence surface, calibration, probability integral transforms."""
+"""Checks of a model: evidence surface, calibration, probability integral transforms."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ggpm.data.text import Hint, Message
-from ggpm.families.support import Simplex
 from ggpm.plotting import _ternary
 from ggpm.plotting._common import (
     MEAN,
@@ -82,7 +81,7 @@ def plot_ternary(
 def plot_ternary_density(
     model: Any, X: Any, *, row: int = 0, levels: Sequence[float] = (0.5, 0.9), data: Any = False, ax: Any = None
 ) -> Any:
-    """Where a composition of three parts is to be expected at one row of X: density and highest-density regions.
+    """Density of a composition of three parts at one row of X, with its highest-density regions.
 
     Examples
     --------
@@ -113,7 +112,7 @@ def plot_ternary_density(
 
 
 def _check_three(model: Any) -> None:
-    check_kind(model, isinstance(model.family_.support, Simplex), "compositions")
+    check_kind(model, model.family_.kind == "compositions", "compositions")
     if model.family_.latent_dim != 3:
         raise ValueError(
             Message(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ggpm.families.support import Simplex
 from ggpm.plotting._common import (
     BAND,
     COLOURS,
@@ -62,7 +61,7 @@ def plot_bands(
             y = points[1][:, j] if many else points[1].reshape(len(points[1]), -1)[:, 0]
             ax.plot(points[0][:, feature], y, ".", color=colour if many else POINTS, ms=4, alpha=0.6)
     ax.set(xlim=(grid[0], grid[-1]), xlabel=feature_name(model, feature), ylabel=target_name(model, "y"))
-    if isinstance(family.support, Simplex):
+    if family.kind == "compositions":
         total = family.support.total
         ax.set(ylim=(0, total), ylabel="share" if total == 1 else f"part of {total:g}")
     if many:

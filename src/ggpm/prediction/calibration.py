@@ -1,4 +1,4 @@
-"""Is what a model promises what happens? Coverage, probability integral transforms and proper scores on new data."""
+"""Calibration: coverage, probability integral transforms and proper scores on new data."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from numpy.typing import NDArray
 
 from ggpm.data import frames
 from ggpm.data.checks import check_level
-from ggpm.families.support import Circle, Simplex
+from ggpm.prediction.kinds import kind_of
 from ggpm.prediction.predictive import Predictive
-from ggpm.prediction.regions import log_density
 
 __all__ = ["Calibration", "calibration"]
 
 Array = NDArray[np.float64]
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-N_DRAWS = 500  # draws behind scores and depths that have no closed form, with a fixed seed
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What `calibration` found; `frame` has the numbers, `plot` draws coverage and the PIT histogram."""
+    """Result of `calibration`; `frame` has the numbers, `plot` draws coverage and the PIT histogram."""
 
     levels: tuple[float, ...]
     coverage: tuple[float, ...]
@@ -37,7 +35,8 @@ class Calibration:
     brier: float
     """Mean squared distance of the probabilities from the indicator of what happened; nan if y is not a class."""
     crps: float
-    """Continuous ranked probability score: circular for angles, the energy score for vectors; nan for classes."""
+    """Continuous ranked probability score: circular, in radians, for angles; the energy score for vectors; nan for
+    classes."""
     n: int
 
     @property
@@ -112,25 +111,19 @@ def calibration(
     """
     for level in levels:
         check_level(level, "every one of levels")
-    family = model.family_
     predictive, codes, encoded = _predictive_at(model, X, y, offset)
-    log_p = predictive.log_prob(codes)
-    pit, depth = _transforms(predictive, codes, encoded, random_state)
-    if family.finite:
-        probabilities = predictive.probabilities()
-        chosen = _chosen(encoded)
-        inside = [_class_coverage(predictive, chosen, level) for level in levels]
-        indicator = np.eye(probabilities.shape[1])[chosen]
-        brier, crps = float(np.mean(np.sum((probabilities - indicator) ** 2, axis=1))), np.nan
-    else:
-        circle = isinstance(family.support, Circle)
-        inside = [
-            _arc_coverage(predictive, encoded, level) if circle else float(np.mean(depth <= level)) for level in levels
-        ]
-        brier, crps = np.nan, float(np.mean(_crps(predictive, encoded)))
+    kind = kind_of(predictive.family)
+    pit, depth = kind.transforms(predictive, codes, encoded, random_state)
+    brier, crps = (float(np.mean(score)) for score in kind.scores(predictive, encoded))
     return Calibration(
-        tuple(levels), tuple(inside), pit, float(-np.mean(log_p)), brier, crps, len(encoded)
-    )  # fmt: skip
+        levels=tuple(levels),
+        coverage=tuple(float(np.mean(kind.inside(predictive, encoded, depth, level))) for level in levels),
+        pit=pit,
+        log_loss=float(-np.mean(predictive.log_prob(codes))),
+        brier=brier,
+        crps=crps,
+        n=len(encoded),
+    )
 
 
 def coverage_depth(model: Any, X: Any, y: Any, *, offset: Any = None, random_state: Any = 0) -> Array:
@@ -148,12 +141,7 @@ def coverage_depth(model: Any, X: Any, y: Any, *, offset: Any = None, random_sta
     True
     """
     predictive, codes, encoded = _predictive_at(model, X, y, offset)
-    family = predictive.family
-    if isinstance(family.support, Circle) or (hasattr(family, "cdf") and not isinstance(family.support, Simplex)):
-        pit = predictive.pit(codes, random_state)
-        if pit.size == len(pit):
-            return np.abs(2.0 * pit.ravel() - 1.0)
-    return _density_depth(predictive, encoded, random_state)
+    return kind_of(predictive.family).depth(predictive, codes, encoded, random_state)
 
 
 def _predictive_at(model: Any, X: Any, y: Any, offset: Any) -> tuple[Predictive, Any, Array]:
@@ -165,65 +153,3 @@ def _predictive_at(model: Any, X: Any, y: Any, offset: Any) -> tuple[Predictive,
     if len(predictive) != len(encoded):
         raise ValueError(f"X has {len(predictive)} rows, y {len(encoded)}.")
     return predictive, codes, encoded
-
-
-def _chosen(encoded: Array) -> NDArray[np.int_]:
-    """The class of each row."""
-    return encoded.argmax(axis=1) if encoded.ndim == 2 else encoded.astype(int).ravel()
-
-
-def _class_coverage(predictive: Predictive, chosen: NDArray, level: float) -> float:
-    return float(np.mean(np.asarray(predictive.interval(level))[np.arange(len(chosen)), chosen]))
-
-
-def _transforms(predictive: Predictive, codes: Any, encoded: Array, random_state: Any) -> tuple[Array, Array]:
-    """PIT, and the level of the smallest credible region that holds y (central intervals, density regions)."""
-    family = predictive.family
-    if isinstance(family.support, Circle):
-        return predictive.pit(codes), np.empty(0)
-    if hasattr(family, "cdf"):
-        pit = predictive.pit(codes, random_state)
-        return pit, np.abs(2.0 * pit - 1.0)
-    depth = _density_depth(predictive, encoded, random_state)  # no order
-    return depth, depth
-
-
-def _density_depth(predictive: Predictive, encoded: Array, random_state: Any) -> Array:
-    """Probability of what is more probable than y, randomised between equals; by draws where y is not a class."""
-    family = predictive.family
-    if family.finite:
-        p = predictive.probabilities()
-        own = p[np.arange(len(p)), _chosen(encoded)][:, None]
-        above, equal = np.sum(np.where(p > own, p, 0.0), axis=1), np.sum(np.where(p == own, p, 0.0), axis=1)
-    else:
-        draws = np.stack([family.encode(d) for d in predictive.sample(N_DRAWS, 0)])
-        own, others = log_density(predictive, encoded[None]), log_density(predictive, draws)
-        above, equal = np.mean(others > own, axis=0), np.mean(others == own, axis=0)
-        if not family.support.integer:  # y is as good as one more draw
-            equal = np.full_like(above, 1.0 / N_DRAWS)
-    return above + np.random.default_rng(random_state).uniform(size=len(above)) * equal
-
-
-def _arc_coverage(predictive: Predictive, encoded: Array, level: float) -> float:
-    """Share of angles on the shortest arc of a level."""
-    arcs = predictive._circle.shortest_arc(float(level))
-    return float(np.mean(np.mod(encoded.ravel() - arcs[:, 0], 2 * np.pi) <= arcs[:, 1] - arcs[:, 0]))
-
-
-def _crps(predictive: Predictive, encoded: Array) -> Array:
-    """E d(Y, y) - E d(Y, Y')/2, d the absolute difference, the angle between directions, or the Euclidean distance."""
-    family = predictive.family
-    draws = np.stack([family.encode(d) for d in predictive.sample(2 * N_DRAWS, 0)])
-    if family.countable:  # counts out of N: as proportions
-        draws = draws / draws.sum(axis=-1, keepdims=True)
-        encoded = encoded / encoded.sum(axis=-1, keepdims=True)
-    near = _distance(family, draws, encoded[None]).mean(axis=0)
-    apart = _distance(family, draws[:N_DRAWS], draws[N_DRAWS:]).mean(axis=0)
-    return near - 0.5 * apart
-
-
-def _distance(family: Any, a: Array, b: Array) -> Array:
-    if isinstance(family.support, Circle):  # Grimit et al. 2006: the circular CRPS
-        return np.abs(np.mod(a - b + np.pi, 2 * np.pi) - np.pi).reshape(*np.broadcast_shapes(a.shape, b.shape)[:2])
-    difference = (a - b).reshape(*np.broadcast_shapes(a.shape, b.shape)[:2], -1)
-    return np.sqrt(np.sum(difference**2, axis=-1))

@@ -84,7 +84,7 @@ class LazyPredictive:
         return self._stack(method, [arguments] * len(self._X), probe.shape[1:], probe.dtype)
 
     def _probe(self, method: str, *arguments: Any) -> np.ndarray:
-        """What the method gives for one row: its shape and type."""
+        """Answer of the method for one row: its shape and type."""
         from ggpm.prediction.predictive import Predictive
 
         D = self._model.family_.latent_dim

@@ -7,7 +7,7 @@ continuous output: the highest-density region, as a threshold on the density.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from scipy.special import logsumexp
 from ggpm.data.checks import check_level, check_whole
 from ggpm.data.rows import batches
 from ggpm.families.special.quadrature import standard_normal_nodes, trapezoid
+from ggpm.families.support import Circle
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
@@ -24,19 +25,24 @@ __all__ = ["HighestDensityRegion", "highest_density"]
 
 Array = NDArray[np.float64]
 
-N_GRID = 128  # points on which a circular density is computed
-N_FINE = 4096  # points to which it is then interpolated, by its Fourier series
-N_DRAWS = 4096  # draws where a density is too narrow for the grid of latent nodes
+# Points on which a circular density is computed: half as many are exact to rounding for concentrations up to 15 and
+# latent standard deviations up to 1.3.
+N_GRID = 128
+# Points to which it is then interpolated by its Fourier series; between them distribution functions are straight lines,
+# which leaves 1.5e-7 on the same cases.
+N_FINE = 4096
+# Draws where a density is too narrow for the grid of latent nodes: 0.8 % standard error of a probability.
+N_DRAWS = 4096
 # Spacings of the latent nodes, in standard deviations. A von Mises density of concentration kappa is seen by
 # the latent as a bump of width sqrt(kappa); nodes that are further apart than that would show as a comb.
 SPACINGS = (0.5, 0.25, 0.125)
-RADIUS = 6.0
+RADIUS = 6.0  # beyond so many standard deviations lie 2e-9 of a normal variable
 
 
 # ---- angles ------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class CircularGrid:
-    """Distribution functions of m angles on grids that are dense where the angles are.
+    """Distribution functions of m angles, in radians, on grids that are dense where the angles are.
 
     The grid of row i is ``theta = centre_i + 2 atan(scale_i tan(t/2))`` for equally spaced t: a smooth periodic
     stretching, under which integrals by the trapezoidal rule keep all their digits.
@@ -73,8 +79,8 @@ class CircularGrid:
             length = ends - turn
             best = int(np.argmin(length))
             near = length[[best - 1, best, (best + 1) % N_FINE]]
-            bend = near[0] - 2.0 * near[1] + near[2]  # the vertex of the parabola through three lengths
-            shift = float(np.clip(0.5 * (near[0] - near[2]) / bend, -0.5, 0.5)) if bend > 0 else 0.0
+            second = near[0] - 2.0 * near[1] + near[2]  # the vertex of the parabola through three lengths
+            shift = float(np.clip(0.5 * (near[0] - near[2]) / second, -0.5, 0.5)) if second > 0 else 0.0
             position = best + N_FINE * (best == 0) + shift
             start = np.interp(position, np.arange(2 * N_FINE), two_turns)
             start_mass = np.interp(position, np.arange(2 * N_FINE), mass)
@@ -92,7 +98,7 @@ def circular_grid(predictive: Predictive) -> CircularGrid:
     >>> circular_grid(one).cdf(np.array([0.0])).round(12)
     array([0.5])
     """
-    family = predictive.family
+    family, circle = predictive.family, cast(Circle, predictive.family.support)
     moment = predictive._moment()
     centre, length = np.arctan2(moment[:, 1], moment[:, 0]), np.hypot(moment[:, 0], moment[:, 1])
     # tan(half the spread), from E[1 - cos] = 1 - length; 1 leaves the grid even. Somewhat wider than the density.
@@ -109,7 +115,7 @@ def circular_grid(predictive: Predictive) -> CircularGrid:
         nodes, weights = trapezoid(2, spacing, RADIUS)
         for i in np.flatnonzero(level == k):
             eta = predictive.latent_mean[i] + nodes @ predictive._root[i].T
-            density[i] = weights @ np.exp(family.log_prob(eta[:, None, :], theta[i])) * stretch[i]
+            density[i] = weights @ np.exp(family.log_prob(eta[:, None, :], circle.from_radians(theta[i]))) * stretch[i]
     cumulative = np.empty((len(centre), N_FINE + 1))
     smooth = level < len(SPACINGS)
     cumulative[smooth] = _integrate(density[smooth])
@@ -140,7 +146,8 @@ def _from_draws(predictive: Predictive, rows: NDArray[np.intp], centre: Array, s
     noise = rng.standard_normal((N_DRAWS, len(rows), 2))
     eta = predictive.latent_mean[rows] + np.einsum("ijk,sik->sij", predictive._root[rows], noise)
     family = predictive.family
-    drawn = family.encode(family.sample(eta, rng).ravel()).reshape(N_DRAWS, len(rows))
+    encoded = family.encode(family.sample(eta, rng).ravel()).reshape(N_DRAWS, len(rows))
+    drawn = cast(Circle, family.support).to_radians(encoded)
     delta = np.mod(drawn - centre[rows] + np.pi, 2 * np.pi) - np.pi
     t = np.sort(2.0 * np.arctan2(np.sin(delta / 2), scale[rows] * np.cos(delta / 2)), axis=0)
     grid = np.linspace(-np.pi, np.pi, N_FINE + 1)
@@ -160,7 +167,7 @@ class HighestDensityRegion:
     """log of the density on the border of the region, (m,)."""
 
     def contains(self, y: Any) -> NDArray[np.bool_]:
-        """Whether each y lies within its row's region, (m,)."""
+        """Tell whether each y lies within its row's region, (m,)."""
         return self._log_density(self.predictive.family.encode(y)) >= self.log_threshold
 
     def _log_density(self, encoded: Array) -> Array:
@@ -196,9 +203,9 @@ def log_density(predictive: Predictive, encoded: Array) -> Array:
     One set of nodes serves all y, which makes this much faster than `Predictive.log_prob` for many y at one row
     and less exact where the density is narrower than the latent's own spread.
     """
-    normal = getattr(predictive.family, "predictive_log_prob", None)
-    if normal is not None:
-        return np.stack([normal(predictive.latent_mean, predictive.latent_cov, y) for y in encoded])
+    if predictive.family.has("predictive_log_prob"):
+        closed = predictive.family.predictive_log_prob
+        return np.stack([closed(predictive.latent_mean, predictive.latent_cov, y) for y in encoded])
     nodes, weights = standard_normal_nodes(predictive.latent_mean.shape[1], coarse=True)
     out = np.empty(encoded.shape[:2])
     for i in range(encoded.shape[1]):

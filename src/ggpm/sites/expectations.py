@@ -241,7 +241,8 @@ def _closed_form(problem: Problem, mean: Array, R: Array) -> Expected | None:
 
 def _factorised_hook(problem: Problem, R: Array):
     """A family's expectation over independent latents that its likelihood couples, or None."""
-    return getattr(problem.family, "expected_log_prob_factorised", None) if R.ndim == 2 else None
+    f = problem.family
+    return f.expected_log_prob_factorised if R.ndim == 2 and f.has("expected_log_prob_factorised") else None
 
 
 def _finite(value: Array) -> Array:

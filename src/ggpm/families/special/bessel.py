@@ -26,16 +26,20 @@ _TERMS = 18  # of the asymptotic series: at the smallest k where it is used, the
 
 
 class BesselRatio(NamedTuple):
-    """``A = I_{nu+1}(k)/I_nu(k)`` and what follows from it; in the paper's notation c2 = -rho."""
+    """``A = I_{nu+1}(k)/I_nu(k)`` and what follows from it; in the paper's notation c2 = -rho.
+
+    >>> bessel_ratio(0.0, np.zeros(1)).c1  # A is about k/2 near zero
+    array([0.5])
+    """
 
     A: Array  # b'(k): the mean resultant length
-    lack: Array  # 1 - A
-    c1: Array  # A/k
+    one_minus_A: Array
+    c1: Array  # A/k: curvature across the direction
     slope: Array  # A' = c1 - rho: curvature along the direction
     rho: Array  # c1 - A'
-    gap: Array  # A'/c1 = 1 - rho/c1
+    slope_over_c1: Array  # A'/c1 = 1 - rho/c1: `RankOne.gap` of the curvature
     c1_slope: Array  # dc1/dk = -rho/k
-    bend: Array  # A''
+    A_second: Array  # A''
 
 
 def bessel_ratio(nu: float, k: Array) -> BesselRatio:
@@ -60,7 +64,7 @@ def bessel_ratio(nu: float, k: Array) -> BesselRatio:
 
 
 def _far(nu: float) -> float:
-    """Where the asymptotic series takes over: it converges in powers of nu^2/k, and of 1/k for small nu."""
+    """Border from which the asymptotic series is taken: it goes in powers of nu^2/k, and of 1/k for small nu."""
     return max(30.0, 2.5 * (nu + 2.0) ** 2)
 
 
@@ -74,7 +78,10 @@ def _edges(far: float) -> list[float]:
 
 @lru_cache(maxsize=64)
 def _asymptotic(nu: float) -> tuple[float, ...]:
-    """Coefficients r_j of ``A = sum_j r_j k^-j``, from the Riccati equation A' = 1 - A^2 - (2 nu + 1) A/k."""
+    """Coefficients r_j of ``A = sum_j r_j k^-j``, from the Riccati equation A' = 1 - A^2 - (2 nu + 1) A/k.
+
+    The equation follows from DLMF 10.29.2.
+    """
     a = 2 * Fraction(nu) + 1
     r = [Fraction(1)]
     for j in range(1, _TERMS + 1):
@@ -90,8 +97,8 @@ def _ratio_far(nu: float, k: Array) -> BesselRatio:
     c1 = A * x
     falling = -np.polynomial.polynomial.polyval(x, (j * r)[1:])  # A' k^2
     rho = x * np.polynomial.polynomial.polyval(x, (1 + j) * r)
-    bend = x**3 * np.polynomial.polynomial.polyval(x, (j * (j + 1) * r)[1:])
-    return BesselRatio(A, -x * tail, c1, x * x * falling, rho, x * falling / A, -x * rho, bend)
+    A_second = x**3 * np.polynomial.polynomial.polyval(x, (j * (j + 1) * r)[1:])
+    return BesselRatio(A, -x * tail, c1, x * x * falling, rho, x * falling / A, -x * rho, A_second)
 
 
 def _ratio_near(nu: float, k: Array, k_max: float) -> BesselRatio:
@@ -117,9 +124,9 @@ def _ratio_near(nu: float, k: Array, k_max: float) -> BesselRatio:
         rest = 2.0 - t * D  # t D < 1 tends to 1 for large k: no digits lost
         D, D1 = p * p1 * rest, D
         E = p1 * ((D + D1) * rest - t * p2 * E)
-    gap = 1.0 - t * D
-    bend = -k * p * (3.0 * D - t * (2.0 * D * D + p1 * E))
-    return BesselRatio(k * p, 1.0 - k * p, p, p * gap, t * p * D, gap, -k * p * D, bend)
+    slope_over_c1 = 1.0 - t * D
+    A_second = -k * p * (3.0 * D - t * (2.0 * D * D + p1 * E))
+    return BesselRatio(k * p, 1.0 - k * p, p, p * slope_over_c1, t * p * D, slope_over_c1, -k * p * D, A_second)
 
 
 def log_bessel(nu: float, k: Array) -> Array:

@@ -20,7 +20,7 @@ HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 _POISSON_MAX = 1e18
 # From here on the asymptotic series below are exact to rounding with the terms that are kept.
 _LARGE = 15.0
-# log z - psi(z) = 1/(2z) + sum_k B_2k / (2k z^2k), as (power, coefficient)
+# log z - psi(z) = 1/(2z) + sum_k B_2k / (2k z^2k), as (power, coefficient): DLMF 5.11.2
 _DIGAMMA_SERIES = (
     (1, 1 / 2),
     (2, 1 / 12),
@@ -31,7 +31,7 @@ _DIGAMMA_SERIES = (
     (12, -691 / 32760),
     (14, 1 / 12),
 )
-# stirling_error(z) = sum_k B_2k / (2k (2k-1) z^(2k-1)), powers 1, 3, 5, ...
+# stirling_error(z) = sum_k B_2k / (2k (2k-1) z^(2k-1)), powers 1, 3, 5, ...: DLMF 5.11.1
 _STIRLING_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
 
 
@@ -111,7 +111,7 @@ def digamma_drop(z: Array, step: Array) -> Array:
 
 # ---- divergences that vanish quadratically -----------------------------------------------------------------
 def _near(a: Array, b: Array, diff: Array) -> tuple[NDArray[np.bool_], Array, Array]:
-    """Where a and b are close; there ``v = (a - b)/(a + b)`` and ``log(a/b) - 2v`` (v = 0 elsewhere)."""
+    """Mask of a close to b; there ``v = (a - b)/(a + b)`` and ``log(a/b) - 2v`` (v = 0 elsewhere)."""
     near = np.abs(diff) < 0.1 * (a + b)
     v = np.where(near, diff, 0.0) / np.where(near, a + b, 1.0)
     v2 = v * v

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +37,7 @@ _POWERS, _FROM_BELOW, _FROM_ABOVE = (_WEIGHTS * v ** np.arange(4)[:, None] for v
 # The far edge of an interval [a, b] has no effect in double precision once (b^2 - a^2)/2 is above this; up to
 # there 32 Gauss-Legendre nodes integrate the density to rounding.
 _FAR_EDGE = 50.0
-_REMEMBERED = 10_000  # intervals whose moments are kept for the next call
-_NODES_TOGETHER = 4096  # intervals whose nodes are in memory at once
+_NODES_TOGETHER = 4096  # intervals whose 16 nodes are in memory at once: half a megabyte per array
 # Beyond this many sd the cumulants of a one-sided tail are taken from the continued fraction of N(x)/Q(x); 60
 # terms are more than it needs there.
 _TAIL = 4.0
@@ -52,7 +49,8 @@ def _one_sided(x: Array) -> tuple[Array, ...]:
     far = x >= _TAIL
     delta, gap_far, var_far = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
     if far.any():
-        # N(x)/Q(x) = x + 1/(x + 2/(x + 3/(x + ...))); delta, eps, zeta are its tails, numerators 1
+        # N(x)/Q(x) = x + 1/(x + 2/(x + 3/(x + ...))), Abramowitz and Stegun 26.2.14; delta, eps, zeta are its tails,
+        # numerators 1
         z = x[far]
         t = np.zeros_like(z)
         for k in range(_TAIL_TERMS, 3, -1):
@@ -113,7 +111,7 @@ def _narrow(c: Array, h: Array) -> tuple[Array, ...]:
 
 
 def _straddling(a: Array, b: Array) -> tuple[Array, ...]:
-    """What `_narrow` gives, for a < s < b with a < 0 < b and b - a > 2: all terms of 1 - Var are positive."""
+    """The same as `_narrow`, for a < s < b with a < 0 < b and b - a > 2: all terms of 1 - Var are positive."""
     tails = ndtr(a) + ndtr(-b)
     mass = 1.0 - tails
     r_near, r_far = (np.exp(-0.5 * e * e - HALF_LOG_2PI) / mass for e in (a, b))
@@ -166,24 +164,6 @@ def truncated_log_mass(lo: Array, hi: Array, width: Array) -> Array:
     return out
 
 
-def remembers_last(function: Callable[..., TruncatedNormal]) -> Callable[..., TruncatedNormal]:
-    """Keep the last result: evidence and gradient ask for the same few thousand numbers several times in a row."""
-    last: tuple[tuple[Array, ...], TruncatedNormal] | None = None
-
-    @wraps(function)
-    def remembering(*arrays: Array) -> TruncatedNormal:
-        nonlocal last
-        known = last  # read once: another thread may replace it
-        if known is not None and all(map(np.array_equal, known[0], arrays)):
-            return known[1]
-        result = function(*arrays)
-        last = (arrays, result) if result.mean.size <= _REMEMBERED else None
-        return result
-
-    return remembering
-
-
-@remembers_last
 def truncated_normal(lo: Array, hi: Array, width: Array) -> TruncatedNormal:
     """Moments of a standard normal variable in [lo, hi], in either tail and for intervals of any width.
 

@@ -1,0 +1,56 @@
+"""Roots of many increasing functions at once: quantiles from distribution functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from ggpm.families.support import Support
+
+Array = NDArray[np.float64]
+
+
+def root(excess: Callable[[Array], Array], near: Array, support: Support) -> Array:
+    """Root of an increasing function on a continuous support, near a point within it (Illinois method)."""
+    if np.isfinite(support.high):  # the coordinate in which the support is the real line
+        start, back = logit(near), expit
+    elif np.isfinite(support.low):
+        start, back = np.log(near), np.exp
+    else:
+        start, back = near, lambda t: t
+    low, high = start - 1.0, start + 1.0
+    f_low, f_high = excess(back(low)), excess(back(high))
+    while (short := (f_low > 0) & (low > -700)).any():  # exp(-700) is next to the smallest float
+        low = np.where(short, low - 2.0 * (high - low), low)
+        f_low = excess(back(low))
+    while (short := (f_high < 0) & (high < 700)).any():
+        high = np.where(short, high + 2.0 * (high - low), high)
+        f_high = excess(back(high))
+    for _ in range(60):
+        middle = np.where(
+            f_high > f_low, high - f_high * (high - low) / np.where(f_high > f_low, f_high - f_low, 1), low
+        )
+        middle = np.clip(middle, low, high)
+        f = excess(back(middle))
+        if np.all((np.abs(f) < 1e-12) | (high - low < 1e-12 * (1 + np.abs(high)))):
+            break
+        above = f > 0
+        # halving the value at the end that stays keeps the bracket shrinking from both sides
+        f_low, f_high = np.where(above, 0.5 * f_low, f), np.where(above, f, 0.5 * f_high)
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return back(middle)
+
+
+def integer_root(excess: Callable[[Array], Array], near: Array) -> Array:
+    """Smallest integer k >= 0 at which an increasing step function is not negative."""
+    low, high = np.full_like(near, -1.0), np.ceil(near) + 1.0
+    while (short := excess(high) < 0).any():
+        high = np.where(short, 2.0 * high, high)
+    while np.any(high - low > 1):
+        middle = np.floor((low + high) / 2)
+        reached = excess(middle) >= 0
+        low, high = np.where(reached, low, middle), np.where(reached, middle, high)
+    return high

@@ -1,0 +1,255 @@
+"""Every closed form that a built-in family gives, found by introspection, against its general fallback."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import integrate
+from scipy.special import logsumexp
+
+from cases import FAMILIES, simulate
+from ggpm import families
+from ggpm.families.base import OPTIONAL, Family, ScalarFamily
+
+ROWS = 4
+# Pairs of methods that a family may compute from the same numbers; the general way is to call both.
+TOGETHER = ("log_prob_and_u", "u_and_U", "phi_slopes", "all_derivatives")
+
+
+def nodes_of(D, per_axis):
+    """Gauss-Hermite nodes (S, D) and weights of D standard normals."""
+    x, w = np.polynomial.hermite_e.hermegauss(per_axis)
+    w = w / w.sum()
+    grid = np.stack(np.meshgrid(*[x] * D, indexing="ij"), axis=-1).reshape(-1, D)
+    return grid, np.prod(np.stack(np.meshgrid(*[w] * D, indexing="ij"), axis=-1).reshape(-1, D), axis=-1)
+
+
+def per_axis(D):
+    """Enough for 1e-8 where latents have standard deviations below 0.6, and few enough for memory."""
+    return {1: 120, 2: 60, 3: 36}.get(D, 20)
+
+
+def latents(family, seed=0):
+    rng = np.random.default_rng(seed)
+    D = family.latent_dim
+    return rng.normal(size=(ROWS, D)) * 0.7, rng.uniform(0.05, 0.35, (ROWS, D)), rng
+
+
+def difference(function, x, step=1e-4):
+    """Central differences of fourth order of a function (n,) of x (n, D): truncation 1e-16, rounding 1e-12."""
+    out = np.empty_like(x)
+    for j in range(x.shape[1]):
+        h = step * np.eye(x.shape[1])[j]
+        near, far = function(x + h) - function(x - h), function(x + 2 * h) - function(x - 2 * h)
+        out[:, j] = (8 * near - far) / (12 * step)
+    return out
+
+
+def expectation(family, y, mean, var, average):
+    nodes, weights = nodes_of(family.latent_dim, per_axis(family.latent_dim))
+    values = family.log_prob(mean + np.sqrt(var) * nodes[:, None, :], y)
+    return weights @ values if average == "log p" else logsumexp(values, axis=0, b=weights[:, None])
+
+
+def compare_first_derivatives(closed, general, mean, var):
+    value, d_mean, d_var = closed(mean, var)
+    # expectations of the softmax promise eight digits for one trial, and there are up to eleven
+    np.testing.assert_allclose(value, general(mean, var), rtol=1e-8, atol=1e-7)
+    # differences of the closed form: 1e-12 of its size over steps of 1e-4
+    np.testing.assert_allclose(d_mean, difference(lambda m: closed(m, var)[0], mean), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(d_var, difference(lambda v: closed(mean, v)[0], var), rtol=1e-6, atol=1e-7)
+
+
+# ---- one comparison for every name in OPTIONAL --------------------------------------------------------------------
+def expected_log_prob(family, y):
+    mean, var, _ = latents(family)
+    if family.expected_log_prob(mean, var, y) is None:
+        # a setting without a closed form: another setting of the same class has one
+        assert type(family)().expected_log_prob(mean, var, y) is not None
+        return
+    compare_first_derivatives(
+        lambda m, v: family.expected_log_prob(m, v, y), lambda m, v: expectation(family, y, m, v, "log p"), mean, var
+    )
+
+
+def expected_log_prob_factorised(family, y):
+    mean, var, _ = latents(family)
+
+    def closed(m, v):
+        found = family.expected_log_prob_factorised(m, v, y)
+        return found.value, found.d_mean, found.d_var
+
+    compare_first_derivatives(closed, lambda m, v: expectation(family, y, m, v, "log p"), mean, var)
+    all_of_them = family.expected_log_prob_factorised(mean, var, y, second=True)
+    for given, k, at in (("d_mean_mean", 1, "mean"), ("d_mean_var", 1, "var"), ("d_var_var", 2, "var")):
+        for j in range(mean.shape[1]):
+
+            def entry(x, k=k, j=j, at=at):
+                return closed(*((x, var) if at == "mean" else (mean, x)))[k][:, j]
+
+            want = difference(entry, mean if at == "mean" else var)
+            np.testing.assert_allclose(getattr(all_of_them, given)[:, j], want, rtol=1e-6, atol=1e-7, err_msg=given)
+
+
+def log_expected_prob_factorised(family, y):
+    mean, var, _ = latents(family)
+
+    def closed(m, v):
+        return family.log_expected_prob_factorised(m, v, y, gradient=True)
+
+    compare_first_derivatives(closed, lambda m, v: expectation(family, y, m, v, "p"), mean, var)
+    np.testing.assert_array_equal(family.log_expected_prob_factorised(mean, var, y)[0], closed(mean, var)[0])
+
+
+def full_covariances(family):
+    mean, _, rng = latents(family)
+    A = 0.3 * rng.normal(size=(ROWS, family.latent_dim, family.latent_dim))
+    cov = A @ A.swapaxes(1, 2) + 0.02 * np.eye(family.latent_dim)
+    nodes, weights = nodes_of(family.latent_dim, per_axis(family.latent_dim))
+    return mean, cov, mean + np.einsum("ijk,sk->sij", np.linalg.cholesky(cov), nodes), weights
+
+
+def predictive_log_prob(family, y):
+    mean, cov, eta, weights = full_covariances(family)
+    general = logsumexp(family.log_prob(eta, y), axis=0, b=weights[:, None])
+    # noise as narrow as 0.3 standard deviations of the latent: the nodes are right to a few 1e-6
+    np.testing.assert_allclose(family.predictive_log_prob(mean, cov, y), general, atol=2e-5)
+
+
+def predictive_normal(family, y):
+    mean, cov, eta, weights = full_covariances(family)
+    centre, sd = family.predictive_normal(mean, cov)
+    moment = family.moment(eta).reshape(len(eta), *centre.shape)
+    spread = family.spread(eta).reshape(len(eta), ROWS, -1)
+    d = centre.shape[1]
+    within = spread[..., :: d + 1]  # the diagonal of (d, d), or the one variance
+    average = np.tensordot(weights, moment, axes=1)
+    variance = np.tensordot(weights, within + (moment - average) ** 2, axes=1)
+    np.testing.assert_allclose(centre, average, rtol=1e-10, atol=1e-10)  # polynomials: nodes are exact
+    np.testing.assert_allclose(sd**2, variance, rtol=1e-10)
+
+
+def cdf(family, y):
+    """Sums over whole numbers, adaptive quadrature of one number, draws of the parts of vectors."""
+    mean, _, rng = latents(family)
+    if family.support.integer:
+        for i in range(ROWS):
+            np.testing.assert_allclose(family.cdf(mean[i], y[i]), _sum_below(family, mean[i], y[i]), rtol=1e-9)
+    elif y.ndim == 1 or y.shape[1] == 1:
+        for i in range(ROWS):
+
+            def density(v, i=i):
+                return float(np.exp(family.log_prob(mean[i : i + 1], np.full(y[:1].shape, v)))[0])
+
+            upper = float(y[i].item())
+            low = max(family.support.low, upper - 50.0)
+            want = integrate.quad(density, low, upper, epsabs=1e-10, epsrel=1e-10, limit=200)[0]
+            np.testing.assert_allclose(family.cdf(mean[i : i + 1], y[i : i + 1]).item(), want, atol=1e-8)
+    else:
+        size = 40_000
+        draws = family.sample(np.broadcast_to(mean, (size, *mean.shape)), rng)
+        draws = family.encode(draws.reshape(-1, *draws.shape[2:])).reshape(size, *y.shape)
+        share = np.mean(draws <= y, axis=0)
+        error = 5 * np.sqrt(np.maximum(share * (1 - share), 1 / size) / size)  # five standard errors of 48 shares
+        assert np.all(np.abs(family.cdf(mean, y) - share) <= error)
+
+
+def _sum_below(family, eta, y):
+    """P(Y <= y) for codes and counts; of successes for counts of two kinds."""
+    if y.ndim:
+        k, total = int(y[0]), y.sum()
+        below = np.array([[v, total - v] for v in range(k + 1)])
+    else:
+        below = np.arange(int(y) + 1.0)
+    return np.exp(family.log_prob(eta[None], below)).sum()
+
+
+COMPARE = {f.__name__: f for f in (
+    expected_log_prob, expected_log_prob_factorised, log_expected_prob_factorised, predictive_log_prob,
+    predictive_normal, cdf,
+)}  # fmt: skip
+
+
+def given(family):
+    """Closed forms that a family's class overrides, whatever they are called."""
+    names = [name for name in OPTIONAL if family.has(name)]
+    base = ScalarFamily if isinstance(family, ScalarFamily) else Family
+    together = [n for n in TOGETHER if hasattr(base, n) and getattr(type(family), n) is not getattr(base, n)]
+    return names, together
+
+
+CASES = [(name, form) for name in FAMILIES for form in itertools.chain(*given(FAMILIES[name][0]))]
+
+
+@pytest.mark.parametrize("name, form", CASES)
+def test_closed_form_equals_the_general_way(name, form):
+    _, y, family = simulate(name, n=ROWS)
+    encoded = family.encode(y)
+    if form in TOGETHER:
+        return both_at_once(form, family, encoded)
+    assert form in COMPARE, f"{form} of {name} is compared with nothing: add it to COMPARE"
+    COMPARE[form](family, encoded)
+
+
+def both_at_once(form, family, y):
+    eta, _, _ = latents(family)
+    if form == "all_derivatives":
+        xi = eta[:, 0]
+        got, want = family.all_derivatives(xi, y), (family.derivatives(xi, y), family.phi_derivatives(xi, y))
+        for a, b in zip(itertools.chain(*got), itertools.chain(*want), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+        return
+    first, second = {
+        "log_prob_and_u": ("log_prob", "u"), "u_and_U": ("u", "U"), "phi_slopes": ("log_prob_phi", "u_phi"),
+    }[form]  # fmt: skip
+    got = getattr(family, form)(eta, y)
+    for a, b in zip(got, (getattr(family, first)(eta, y), getattr(family, second)(eta, y)), strict=True):
+        a, b = (v.dense() if hasattr(v, "dense") else v for v in (a, b))
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)  # the promise of every family
+
+
+def test_every_optional_method_is_declared_answers_none_and_is_compared():
+    assert set(COMPARE) == set(OPTIONAL)
+    bare = families.VonMisesFisher().resolve([[0.6, 0.8]])
+    eye, y = np.eye(2)[None], np.array([[1.0, 0.0]])
+    assert [bare.has(name) for name in OPTIONAL] == [False] * len(OPTIONAL)
+    answers = [bare.expected_log_prob(y, y, y), bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y)]
+    answers += [bare.log_expected_prob_factorised(y, y, y), bare.predictive_log_prob(y, eye, y)]
+    assert [*answers, bare.predictive_normal(y, eye)] == [None] * len(OPTIONAL)
+    with pytest.raises(ValueError, match="'pdf' is not one of the optional methods expected_log_prob"):
+        bare.has("pdf")
+
+
+def test_what_the_built_in_families_have():
+    """Nothing that was compared is lost without being seen here."""
+    have = {name: {n for n in FAMILIES if FAMILIES[n][0].has(name)} for name in OPTIONAL}
+    assert have["expected_log_prob"] >= {"gaussian", "poisson", "gamma", "inverse_gaussian"}
+    assert "multivariate_gaussian" not in have["expected_log_prob"]
+    assert have["expected_log_prob_factorised"] == {"categorical", "multinomial"}
+    assert have["log_expected_prob_factorised"] == {"categorical"}
+    assert (
+        have["predictive_normal"]
+        == have["predictive_log_prob"]
+        == {n for n in FAMILIES if "gaussian" in n} - {"inverse_gaussian"}
+    )
+    assert set(FAMILIES) - have["cdf"] == {
+        "categorical", "multinomial", "von_mises", "von_mises_fisher", "wishart",
+    }  # fmt: skip
+
+
+class WrongCdf(families.Gamma):
+    def cdf(self, eta, y):
+        return super().cdf(eta, 1.001 * y)
+
+
+class WrongExpectation(families.Poisson):
+    def expected_log_prob(self, mean, var, y):
+        value, d_mean, d_var = super().expected_log_prob(mean, var, y)
+        return value, d_mean, 1.001 * d_var
+
+
+@pytest.mark.parametrize("family, form", [(WrongCdf(phi=0.3), "cdf"), (WrongExpectation(), "expected_log_prob")])
+def test_a_wrong_closed_form_fails(family, form):
+    assert family.has(form)
+    with pytest.raises(AssertionError):
+        COMPARE[form](family, np.array([1.0, 2.0, 1.0, 4.0]))
