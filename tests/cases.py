@@ -1,6 +1,7 @@
 """One registry of all families for the tests that must hold for every family."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,9 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from ggpm import families
 from ggpm.families.support import Simplex
+from ggpm.fields.dense import DenseField
+from ggpm.fields.inducing.field import InducingField
+from ggpm.learning.objective import Evidence
 
 # name -> (family, a y that fixes the number of parts, classes or levels)
 FAMILIES = {
@@ -66,3 +70,24 @@ def simulate(name: str, n: int = 18, seed: int = 0, scale: float = 1.0):
     if isinstance(family.support, Simplex):  # tiny concentrations give parts that underflow to zero
         y = np.maximum(y, 1e-12) / np.maximum(y, 1e-12).sum(axis=1, keepdims=True)
     return X, y, family
+
+
+def dense_evidence(family, kernels, X, y, offset, rule, **settings):
+    """The evidence of rows in memory, y encoded."""
+    return Evidence(family, kernels, DenseField(X, y, offset), rule, **settings)
+
+
+def inducing_evidence(family, kernels, rows, Z, rule, jitter=1e-8):
+    """The evidence through inducing points."""
+    return Evidence(family, kernels, InducingField(rows, np.asarray(Z, dtype=float), jitter), rule)
+
+
+def with_inputs(evidence, Z):
+    """The same with other inducing inputs."""
+    return evidence.with_field(replace(evidence.field, Z=Z))
+
+
+def gradients(evidence, a):
+    """Gradient in theta and in the inducing inputs."""
+    of_kernels, of_family, inputs = a.process.gradients(a)
+    return evidence.joined(of_kernels, of_family), inputs

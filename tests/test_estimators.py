@@ -403,4 +403,4 @@ def test_ordinary_fits_do_not_warn(name):
         warnings.simplefilter("error", ConvergenceWarning)
         model = GGPRegressor(name).fit(X, y)
     if name == "negative_binomial":
-        np.testing.assert_allclose(model.theta_[2], model._evidence.bounds[2, 0])  # the intercept did go there
+        np.testing.assert_allclose(model.theta_[2], model.fit_.evidence.bounds[2, 0])  # the intercept did go there

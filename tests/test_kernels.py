@@ -111,7 +111,7 @@ ALL = KNOWN | OTHER
 @pytest.fixture(autouse=True, params=[20, 1 << 16], ids=["many-blocks", "one-block"])
 def block_size(request, monkeypatch):
     """Blocks of one or a few rows must give what a single block gives."""
-    monkeypatch.setattr(kernels, "BLOCK_SIZE", request.param)
+    monkeypatch.setattr(kernels.evaluation, "BLOCK_SIZE", request.param)
     return request.param
 
 
@@ -353,9 +353,10 @@ def test_isotropic_distances_are_computed_once_per_fit(X, rng, monkeypatch):
 
 def test_a_fit_computes_isotropic_distances_once(X, rng, monkeypatch):
     calls, evaluations = [], []
-    cdist, evaluate = _distances.cdist, kernels.evaluate
+    cdist, evaluate = _distances.cdist, kernels.KernelEvaluation
     monkeypatch.setattr(_distances, "cdist", lambda *a, **k: calls.append(1) or cdist(*a, **k))
-    monkeypatch.setattr(kernels, "evaluate", lambda *a, **k: evaluations.append(1) or evaluate(*a, **k))
+    counted = "ggpm.fields.dense.field.KernelEvaluation"
+    monkeypatch.setattr(counted, lambda *a, **k: evaluations.append(1) or evaluate(*a, **k))
     GGPRegressor("poisson", 1.0 * RBF()).fit(X, rng.poisson(np.exp(1.0 + np.sin(X[:, 0]))))
     assert len(calls) == 1 and len(evaluations) > 5
 

@@ -171,7 +171,8 @@ def test_packages_of_one_layer_do_not_know_each_other():
         for target, line in module.imports:
             other = package_of(target)
             beside = other != module.package and HEIGHT.get(other) == HEIGHT[module.package] < TOOLS
-            if beside:
+            contract = module.package == "fields" and target == "ggpm.sites.base"  # what a rule is, not which
+            if beside and not contract:
                 faults.append((module, line, f"imports {target}"))
     check(faults)
 

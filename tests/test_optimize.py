@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from cases import FAMILIES, simulate
+from cases import FAMILIES, dense_evidence, simulate
 from ggpm import GGPRegressor, Inducing, Laplace
 from ggpm.data.rows import ArrayRows
 from ggpm.families import Gaussian
+from ggpm.fields.dense import field
 from ggpm.learning import objective
 from ggpm.learning.objective import Evidence, WarmObjective
 from ggpm.learning.search import maximise
-from ggpm.sites import laplace
 
 RNG = np.random.default_rng(0)
 ROOT = RNG.normal(size=(5, 5))
@@ -101,7 +101,7 @@ def test_average_information_of_a_gaussian_is_the_textbook_s():
     P = np.linalg.inv(K + noise * np.eye(40))
     q = np.stack([*(slopes[:, :, i] @ P @ y for i in range(2)), noise * P @ y])
     family = Gaussian(noise).resolve(y)
-    evidence = Evidence(family, [kernel], X, family.encode(y), np.zeros((40, 1)), Laplace())
+    evidence = dense_evidence(family, [kernel], X, family.encode(y), np.zeros((40, 1)), Laplace())
     found = evidence.inverse_information(evidence.evaluate()[2])
     w, Q = np.linalg.eigh(0.5 * q @ P @ q.T)
     assert w.max() > 2.0  # else the floor would decide all
@@ -140,7 +140,7 @@ def test_shortcuts_of_large_problems_change_nothing(name, monkeypatch):
         return model.log_marginal_likelihood_value_, *model.predict_latent(X[:20] + 0.1)
 
     at_theta, learned = fit(None), fit("fmin_l_bfgs_b")
-    monkeypatch.setattr(laplace, "CHORD_SIZE", 10**9)  # no steps with an old factorisation
+    monkeypatch.setattr(field, "CHORD_SIZE", 10**9)  # no steps with an old factorisation
     for quick, plain in zip(at_theta, fit(None)):
         np.testing.assert_allclose(quick, plain, rtol=1e-8, atol=1e-8)
     monkeypatch.setattr(objective, "SUBSET_FROM", 10**9)  # no start from a subset, nor from the information

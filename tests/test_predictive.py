@@ -217,7 +217,7 @@ def test_narrow_likelihood_under_a_wide_latent():
 
 
 def test_batches_give_the_same_as_one_pass(monkeypatch):
-    import ggpm.fields.dense.posterior as posterior_module
+    import ggpm.data.rows as posterior_module
 
     X, y, _ = simulate("categorical", n=30)
     model = GGPRegressor(families.Categorical(n_classes=4), optimizer=None).fit(X, y)

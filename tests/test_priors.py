@@ -68,7 +68,7 @@ def test_map_gradient_is_that_of_objective_plus_prior():
         "poisson", 1.0 * RBF(1.0), priors={"length_scale": HalfT(1.0), "constant_value": LogNormal(1, 1)}
     )
     model.set_params(optimizer=None).fit(X, np.arange(12))
-    evidence = model._evidence
+    evidence = model.fit_.evidence
     gradient = evidence.learn()[1]
     for k, step in enumerate(1e-5 * np.eye(2)):
         above, below = (evidence.at(evidence.theta + s).learn()[0] for s in (step, -step))

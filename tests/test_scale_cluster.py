@@ -137,10 +137,10 @@ if __name__ == "__main__":
     model = GGPRegressor("von_mises", inducing=6, optimizer=None)
     with distributed.Client(processes=False, n_workers=1, dashboard_address=None) as client:
         on_client = model.fit(*lazy).log_marginal_likelihood_value_
-        assert model._evidence.rows.client is client
+        assert model.fit_.evidence.field.rows.client is client
     alone = model.fit(*lazy).log_marginal_likelihood_value_  # the client is closed: there is none
-    assert len(model._evidence.rows.client.scheduler_info()["workers"]) >= 1
-    assert isinstance(model._evidence.rows.client.cluster, distributed.LocalCluster)
+    assert len(model.fit_.evidence.field.rows.client.scheduler_info()["workers"]) >= 1
+    assert isinstance(model.fit_.evidence.field.rows.client.cluster, distributed.LocalCluster)
     here = GGPRegressor("von_mises", inducing=6, optimizer=None).fit(X, y).log_marginal_likelihood_value_
     np.testing.assert_allclose([on_client, alone], here, rtol=1e-10)
     print("same")

@@ -298,14 +298,15 @@ class Watched:
 def test_statistics_travel_up_a_tree_and_do_not_grow_with_the_rows(client, chunk):
     from ggpm.data.cluster import FAN_IN, dask_rows
     from ggpm.data.door import Preparation
-    from ggpm.fields.inducing.passes import newton_pass
+    from ggpm.fields.inducing.passes import sites_pass
 
     X, y = winds(20 * chunk)
-    model = fixed(8).fit(X, y)._evidence.model()
+    fitted = fixed(8).fit(X, y).fit_
+    model = fitted.approximate().process.model
     rows, _ = dask_rows(da.from_array(X, chunks=(chunk, 2)), da.from_array(y, chunks=chunk))
     rows = rows.prepared(Preparation(model.family, None, 2))
     rows.client = Watched(client)
-    rows.map_reduce(newton_pass, (model, np.zeros((2, 8)), False), 1000)
+    rows.map_reduce(sites_pass, (model, fitted.rule, np.zeros((2, 8)), False), 1000)
     merges = [arguments[0] for name, arguments, _ in rows.client.submitted if name == "_merged"]
     assert [len(group) for group in merges] == [FAN_IN, FAN_IN, 4, 3]  # 20 partial sums, 3, and one
     for name, _, future in rows.client.submitted:

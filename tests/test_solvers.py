@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 
 from ggpm.families.curvature import Blocks, Diagonal, Kronecker, RankOne
-from ggpm.fields import dense as solvers
-from ggpm.fields.dense import Joint, factorise
-from ggpm.fields.dense import block as block_module
+from ggpm.fields.dense import JointMatrix, KernelMatrices, factorise
+from ggpm.fields.dense import solution as solution_module
 from ggpm.fields.dense.block import BlockSolution
+from ggpm.fields.dense.field import dense_solve
 from ggpm.fields.dense.kronecker import KroneckerSolution
 from ggpm.fields.dense.rank_one import RankOneSolution
 from ggpm.kernels.linalg import NotPositiveDefinite
-from ggpm.sites.base import kernel_dot
-from ggpm.sites.laplace import _dense_solve
 
 N = 14
 
@@ -23,7 +21,7 @@ def kernel_matrices(rng, how_many):
         X = rng.normal(size=(N, 2))
         d = ((X[:, None] - X[None]) ** 2).sum(-1)
         out.append((0.5 + rng.random()) * np.exp(-0.5 * d / (0.6 + rng.random())) + 1e-6 * np.eye(N))
-    return out
+    return KernelMatrices(out)
 
 
 def softmax(rng, D, scale=1.0):
@@ -89,7 +87,7 @@ class Dense:
         self.K = np.zeros((n * D, n * D))
         self.U = np.zeros((n * D, n * D))
         for j in range(D):
-            self.K[j * n : (j + 1) * n, j * n : (j + 1) * n] = K[min(j, len(K) - 1)]
+            self.K[j * n : (j + 1) * n, j * n : (j + 1) * n] = K.of(j)
             for k in range(D):
                 self.U[j * n : (j + 1) * n, k * n : (k + 1) * n] = np.diag(blocks[:, j, k])
         self.A = np.eye(n * D) + self.U @ self.K
@@ -130,8 +128,8 @@ def test_structured_equals_dense(make, D, shared):
     # the same after that pass
     np.testing.assert_allclose(solution.solve(r).T.ravel(), np.linalg.solve(dense.A, r.T.ravel()), **close)
 
-    K_star = [rng.normal(size=(N, 3)) for _ in K]
-    full = [K_star[min(j, len(K) - 1)] for j in range(D)]
+    K_star = KernelMatrices([rng.normal(size=(N, 3)) for _ in K])
+    full = [K_star.of(j) for j in range(D)]
     expected = np.array([[[full[j][:, m] @ dense.pick(dense.E, j, k) @ full[k][:, m] for k in range(D)]
                           for j in range(D)] for m in range(3)])  # fmt: skip
     for s in (solution, factorise(K, U)):
@@ -149,19 +147,19 @@ def test_joint_kernel_matrix_equals_dense(name):
     full[np.arange(N), :, np.arange(N), :] = U.dense()
     A = np.eye(N * D) + full.reshape(K.shape) @ K
     E = np.linalg.solve(A, full.reshape(K.shape))
-    solution = factorise(Joint([K]), U)
+    solution = factorise(JointMatrix(K), U)
     close = {"rtol": 1e-9, "atol": 1e-9}
     np.testing.assert_allclose(solution.log_det, np.linalg.slogdet(A)[1], **close)
     r = rng.normal(size=(N, D))
     expected = np.linalg.solve(A, r.ravel()).reshape(N, D)
     np.testing.assert_allclose(solution.solve(r), expected, **close)
-    np.testing.assert_allclose(_dense_solve(U, Joint([K]), r), expected, **close)
-    np.testing.assert_allclose(kernel_dot(Joint([K]), r).ravel(), K @ r.ravel(), **close)
+    np.testing.assert_allclose(dense_solve(U, JointMatrix(K), r), expected, **close)
+    np.testing.assert_allclose(JointMatrix(K).dot(r).ravel(), K @ r.ravel(), **close)
     V = (K - K @ E @ K).reshape(N, D, N, D)[np.arange(N), :, np.arange(N), :]
     np.testing.assert_allclose(solution.marginals().dense(), V, **close)
     np.testing.assert_allclose(solution.precision()[0], E, **close)
     cross = rng.normal(size=(N * D, D))
-    np.testing.assert_allclose(solution.reduction([cross])[0], cross.T @ E @ cross, **close)
+    np.testing.assert_allclose(solution.reduction(KernelMatrices([cross]))[0], cross.T @ E @ cross, **close)
 
 
 def test_solver_follows_from_the_curvature():
@@ -210,12 +208,12 @@ def test_what_memory_held_before_is_never_read(curvature, monkeypatch):
 def test_indefinite_posterior_is_refused(D):
     K = kernel_matrices(np.random.default_rng(1), 1)
     gamma = np.ones((N, D))
-    gamma[0, 0] = -5.0 / K[0][0, 0]
+    gamma[0, 0] = -5.0 / K.of(0)[0, 0]
     for U in (Diagonal(gamma), Blocks(Diagonal(gamma).dense())):
         with pytest.raises(NotPositiveDefinite):
             factorise(K, U)
     if D > 1:  # an even number of negative eigenvalues: the determinant stays positive
-        gamma[1, 1] = -5.0 / K[0][1, 1]
+        gamma[1, 1] = -5.0 / K.of(0)[1, 1]
         assert np.linalg.slogdet(Dense(K, Diagonal(gamma)).A)[0] > 0
         with pytest.raises(NotPositiveDefinite):
             factorise(K, RankOne(gamma, np.ones((N, D)), np.full(N, 1e-3)))
@@ -228,7 +226,7 @@ def test_rank_one_alone_can_make_it_indefinite():
 
 
 def test_blocks_that_do_not_fit_are_refused_before_allocation(monkeypatch):
-    monkeypatch.setattr(block_module, "available_memory", lambda: 10_000)
+    monkeypatch.setattr(solution_module, "available_memory", lambda: 10_000)
     U = indefinite_blocks(np.random.default_rng(0), 3)
     with pytest.raises(MemoryError, match=r"3×3 blocks for 14 rows need .* GiB"):
-        solvers.factorise(kernel_matrices(np.random.default_rng(0), 1), U)
+        factorise(kernel_matrices(np.random.default_rng(0), 1), U)

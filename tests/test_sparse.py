@@ -10,14 +10,11 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-from cases import FAMILIES, kernels, simulate
+from cases import FAMILIES, dense_evidence, gradients, inducing_evidence, kernels, simulate, with_inputs
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, Inducing, families
 from ggpm.data.rows import ArrayRows, Total
-from ggpm.fields.dense.posterior import Posterior
-from ggpm.fields.inducing.objective import SparseEvidence
 from ggpm.fields.inducing.points import greedy_variance, kmeans_points
 from ggpm.kernels import resolve_kernel
-from ggpm.learning.objective import Evidence
 from ggpm.sites import InferenceError, Laplace, Taylor, Variational
 
 
@@ -39,9 +36,9 @@ def exact_and_sparse(name, inference, shared, n=30, M=None, chunk_rows=7, seed=0
     D = family.latent_dim
     kernel = resolve_kernel(kernels(D, shared), D, X)
     encoded, offset = family.encode(y), np.full((n, D), 0.1)
-    exact = Evidence(family, kernel, X, encoded, offset, inference)
+    exact = dense_evidence(family, kernel, X, encoded, offset, inference)
     Z = X if M is None else X[:M] + 0.05
-    return exact, SparseEvidence(family, kernel, ArrayRows(X, encoded, offset, chunk_rows=chunk_rows), Z, inference)
+    return exact, inducing_evidence(family, kernel, ArrayRows(X, encoded, offset, chunk_rows=chunk_rows), Z, inference)
 
 
 # ---- against the exact solver --------------------------------------------------------------------------------------
@@ -58,8 +55,8 @@ def test_all_rows_as_inducing_points_is_the_exact_solver(name, inference, shared
     np.testing.assert_allclose(sparse_value, value, rtol=1e-5)
     np.testing.assert_allclose(sparse_gradient, gradient, rtol=1e-5, atol=1e-5 * np.abs(gradient).max())
     X_new = np.random.default_rng(1).uniform(-2, 2, (9, 2))
-    mean, cov = Posterior(exact.kernels, exact.X, a.z, a.solution).latent(X_new)
-    sparse_mean, sparse_cov = b.posterior().latent(X_new)
+    mean, cov = a.process.posterior(a).latent(X_new)
+    sparse_mean, sparse_cov = b.process.posterior(b).latent(X_new)
     np.testing.assert_allclose(sparse_mean, mean, rtol=1e-5, atol=1e-5 * np.abs(mean).max())
     np.testing.assert_allclose(sparse_cov, cov, rtol=1e-5, atol=1e-5 * np.abs(cov).max())
 
@@ -71,15 +68,15 @@ def test_all_rows_as_inducing_points_is_the_exact_solver(name, inference, shared
 @pytest.mark.parametrize(("name", "shared"), CASES, ids=CASE_IDS)
 def test_gradient_equals_central_differences(name, inference, shared):
     _, sparse = exact_and_sparse(name, inference, shared, n=20, M=6)
-    theta, Z, h = sparse.theta, sparse.Z, 1e-5
+    theta, Z, h = sparse.theta, sparse.field.Z, 1e-5
     _, gradient, a = sparse.evaluate()
-    gradient_again, grad_Z = sparse.gradient(a, inputs=True)
+    gradient_again, grad_Z = gradients(sparse, a)
     np.testing.assert_allclose(gradient_again, gradient, rtol=1e-12)
     assert a.converged
 
     def numeric(change_theta, change_Z):
         above, below = (
-            sparse.at(theta + sign * change_theta).with_inputs(Z + sign * change_Z).evaluate(gradient=False)[0]
+            with_inputs(sparse.at(theta + sign * change_theta), Z + sign * change_Z).evaluate(gradient=False)[0]
             for sign in (1, -1)
         )
         return (above - below) / (2 * h)
@@ -126,15 +123,15 @@ def test_variational_is_the_exact_one_and_has_its_gradient(name):
     assert np.all(np.diff(b.trace) >= -1e-11 * abs(value))  # the bound never falls
     _, sparse = exact_and_sparse(name, Variational(sites="blocks"), True, n=16, M=5)
     _, gradient, a = sparse.evaluate()
-    grad_Z, h = sparse.gradient(a)[1], 1e-4
-    step = np.zeros_like(sparse.Z)
+    grad_Z, h = gradients(sparse, a)[1], 1e-4
+    step = np.zeros_like(sparse.field.Z)
     step[2, 1] = h
     moves = [(h * e, 0 * step, g) for e, g in zip(np.eye(sparse.theta.size), gradient)] + [(0.0, step, grad_Z[2, 1])]
     for change, change_Z, slope in moves:
         above, below = (
-            sparse.at(sparse.theta + s * change)
-            .with_inputs(sparse.Z + s * change_Z)
-            .evaluate(a.start, gradient=False)[0]
+            with_inputs(sparse.at(sparse.theta + s * change), sparse.field.Z + s * change_Z).evaluate(
+                a.start, gradient=False
+            )[0]
             for s in (1, -1)
         )
         # the bound is stationary to 1e-8 in q, its gradient to about the square root of that times h
@@ -167,10 +164,10 @@ def test_gradient_with_indefinite_rows_at_the_mode(name):
         X, y, family = simulate(name, n=30, seed=seed, scale=scale)
         kernel = resolve_kernel(ConstantKernel(scale**2) * RBF(1.0) + ConstantKernel(0.25), family.latent_dim, X)
         rows = ArrayRows(X, family.encode(y), np.zeros((30, family.latent_dim)))
-        sparse = SparseEvidence(family, kernel, rows, X[::3], Laplace())
+        sparse = inducing_evidence(family, kernel, rows, X[::3], Laplace())
         _, gradient, a = sparse.evaluate()
         assert a.converged, seed
-        f = a.posterior().latent(X)[0]
+        f = a.process.posterior(a).latent(X)[0]
         if not family.U(f, rows.y).semidefinite().all():
             break
     else:
@@ -187,8 +184,8 @@ def test_taylor_without_coupling_and_with_a_point_of_ones_own():
     kernel, encoded, offset = resolve_kernel(kernels(3, True), 3, X), family.encode(y), np.zeros((24, 3))
     point = 0.1 * np.random.default_rng(0).normal(size=(24, 3))
     for inference in (Taylor(c=0), Taylor(point), Taylor(lambda y: np.log(y + 1.0))):
-        exact = Evidence(family, kernel, X, encoded, offset, inference).evaluate()
-        sparse = SparseEvidence(family, kernel, ArrayRows(X, encoded, offset, chunk_rows=5), X, inference).evaluate()
+        exact = dense_evidence(family, kernel, X, encoded, offset, inference).evaluate()
+        sparse = inducing_evidence(family, kernel, ArrayRows(X, encoded, offset, chunk_rows=5), X, inference).evaluate()
         np.testing.assert_allclose(sparse[0], exact[0], rtol=1e-6)
         np.testing.assert_allclose(sparse[1], exact[1], rtol=1e-5, atol=1e-5)
 
@@ -211,7 +208,7 @@ def test_gaussian_objective_is_titsias_bound(inference):
     family = families.Gaussian(phi=noise).resolve(y)
     for jitter, gpflow in ((1e-6, -108.35874421806074), (1e-8, -108.35797191146307)):  # GPflow's is absolute
         rows = ArrayRows(X, family.encode(y), np.zeros((50, 1)), chunk_rows=11)
-        value = SparseEvidence(family, [kernel], rows, Z, inference, jitter / 1.3).evaluate()[0]
+        value = inducing_evidence(family, [kernel], rows, Z, inference, jitter / 1.3).evaluate()[0]
         Q = kernel(X, Z) @ np.linalg.solve(kernel(Z) + jitter * np.eye(12), kernel(Z, X))
         C = Q + noise * np.eye(50)
         dense = -0.5 * (y @ np.linalg.solve(C, y) + np.linalg.slogdet(2 * np.pi * C)[1])
@@ -247,8 +244,8 @@ def test_the_bound_rises_with_every_inducing_point():
     X, y, _ = titsias_problem()
     family = families.Gaussian(phi=0.07).resolve(y)
     rows = ArrayRows(X, family.encode(y), np.zeros((50, 1)))
-    values = [SparseEvidence(family, [RBF(1.0)], rows, X[:M], Laplace()).evaluate()[0] for M in (3, 6, 12, 25, 50)]
-    exact = Evidence(family, [RBF(1.0)], X, rows.y, rows.offset, Laplace()).evaluate()[0]
+    values = [inducing_evidence(family, [RBF(1.0)], rows, X[:M], Laplace()).evaluate()[0] for M in (3, 6, 12, 25, 50)]
+    exact = dense_evidence(family, [RBF(1.0)], X, rows.y, rows.offset, Laplace()).evaluate()[0]
     assert np.all(np.diff(values) > 0) and values[-1] <= exact + 1e-6 * abs(exact)
 
 
@@ -265,8 +262,8 @@ def test_results_do_not_depend_on_chunks_or_their_order(name):
     reference = None
     for chunk_rows, order in ((150, slice(None)), (64, slice(None)), (7, slice(None)), (33, slice(None, None, -1))):
         rows = ArrayRows(X[order], encoded[order], np.zeros((150, D)), chunk_rows=chunk_rows)
-        value, gradient, a = SparseEvidence(family, kernel, rows, Z, Laplace()).evaluate()
-        result = np.array([value]), gradient, *a.posterior().latent(X_new)
+        value, gradient, a = inducing_evidence(family, kernel, rows, Z, Laplace()).evaluate()
+        result = np.array([value]), gradient, *a.process.posterior(a).latent(X_new)
         reference = reference or result
         for one, other in zip(result, reference):
             np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10 * np.abs(other).max())
@@ -278,7 +275,7 @@ def test_a_step_is_one_pass_and_its_memory_does_not_grow_with_the_rows():
         X, y = wave(n)
         family = families.VonMises().resolve(y)
         rows = ArrayRows(X, family.encode(y), np.zeros((n, 2)), chunk_rows=5000)
-        sparse = SparseEvidence(family, [4.0 * RBF(1.0)], rows, X[:16], Laplace())
+        sparse = inducing_evidence(family, [4.0 * RBF(1.0)], rows, X[:16], Laplace())
         start = sparse.infer().start
         tracemalloc.start()
         _, _, a = sparse.at(sparse.theta + 0.05).evaluate(start)
@@ -380,10 +377,11 @@ def test_white_noise_stays_out_of_the_inducing_values_and_in_predictions():
     kernel = RBF(1.0) + WhiteKernel(0.2)
     family = families.Gaussian(phi=0.1).resolve(y)
     rows = ArrayRows(X, family.encode(y), np.zeros((50, 1)))
-    sparse = SparseEvidence(family, [kernel], rows, Z, Laplace())
+    sparse = inducing_evidence(family, [kernel], rows, Z, Laplace())
     _, gradient, a = sparse.evaluate()
-    smooth = SparseEvidence(family, [RBF(1.0)], rows, Z, Laplace()).evaluate()[0]
-    np.testing.assert_allclose(a.log_evidence, smooth - 0.5 * 50 * 0.2 / 0.1, rtol=1e-12)
+    # every row's own part of a Gaussian latent is as good as noise of the observation
+    smooth = inducing_evidence(families.Gaussian(phi=0.3).resolve(y), [RBF(1.0)], rows, Z, Laplace()).evaluate()[0]
+    np.testing.assert_allclose(a.log_evidence, smooth, rtol=1e-12)
     h = 1e-5
     for k, step in enumerate(h * np.eye(3)):
         numeric = (sparse.at(sparse.theta + step).evaluate(gradient=False)[0]

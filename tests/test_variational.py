@@ -6,15 +6,14 @@ from scipy.special import logsumexp
 from sklearn.datasets import load_iris
 from sklearn.gaussian_process.kernels import RBF
 
-from cases import FAMILIES, kernels, simulate
+from cases import FAMILIES, dense_evidence, kernels, simulate
 from ggpm import GGPClassifier, GGPRegressor, Variational, families
 from ggpm.families.curvature import Blocks, Diagonal
 from ggpm.families.special.quadrature import matched_nodes
 from ggpm.kernels import resolve_kernel
 from ggpm.kernels.linalg import NotPositiveDefinite
-from ggpm.learning.objective import Evidence
 from ggpm.sites import Laplace
-from ggpm.sites.base import Problem, kernel_dot
+from ggpm.sites.base import Problem
 from ggpm.sites.expectations import SiteMap, expect, root
 
 D1 = [name for name, (f, example) in FAMILIES.items() if f.resolve(example).latent_dim == 1]
@@ -27,7 +26,7 @@ def evidence_for(name, inference, n=12, seed=0, shared=True, offset=0.1, kernel=
     X, y, family = simulate(name, n=n, seed=seed)
     D = family.latent_dim
     kernel = kernels(D, shared) if kernel is None else kernel
-    return Evidence(family, resolve_kernel(kernel, D, X), X, family.encode(y), np.full((n, D), offset), inference)
+    return dense_evidence(family, resolve_kernel(kernel, D, X), X, family.encode(y), np.full((n, D), offset), inference)
 
 
 def numeric_gradient(function, theta, h=1e-5):
@@ -60,11 +59,17 @@ def test_bound_rises_and_is_at_least_that_of_laplaces_sites(name, sites):
     trace = np.array(found.trace)
     assert len(trace) > 1 or name in GAUSSIAN  # exact at once
     assert np.all(np.diff(trace) >= -1e-11 * (1 + np.abs(trace[:-1])))
-    evidence.inference = Laplace()
+    evidence.rule = Laplace()
     laplace = evidence.evaluate(gradient=False)[2]
-    U = laplace.U.dense()
+    U = laplace.q.U.dense()
     U = U if sites == "blocks" and name not in D1 else U * np.eye(U.shape[-1])
-    floor = elbo(laplace.problem, laplace.K, laplace.z + np.einsum("ijk,ik->ij", U, laplace.mean), U, "coarse")
+    floor = elbo(
+        laplace.process.problem,
+        laplace.process.K,
+        laplace.q.z + np.einsum("ijk,ik->ij", U, laplace.q.mean),
+        U,
+        "coarse",
+    )
     assert found.log_evidence >= floor - 1e-8 * (1 + abs(floor))
 
 
@@ -73,7 +78,7 @@ def elbo(problem, K, lam, U, accuracy):
     n, D = lam.shape
     prior = np.zeros((n, D, n, D))
     for j in range(D):
-        prior[:, j, :, j] = K[min(j, len(K) - 1)] + 1e-12 * np.eye(n)
+        prior[:, j, :, j] = K.of(j) + 1e-12 * np.eye(n)
     prior = prior.reshape(n * D, n * D)
     precision = np.zeros((n, D, n, D))
     precision[np.arange(n), :, np.arange(n), :] = U
@@ -97,8 +102,10 @@ def test_bound_equals_its_definition_by_dense_matrices(name, sites):
 
     evidence = evidence_for(name, Variational(sites=sites, accuracy="coarse"), n=8, kernel=1.2 * Matern(0.7, nu=0.5))
     value, _, a = evidence.evaluate(gradient=False)
-    lam = a.z + a.U.dot(a.mean)
-    np.testing.assert_allclose(value, elbo(a.problem, a.K, lam, a.U.dense(), "coarse"), rtol=1e-8, atol=1e-7)
+    lam = a.q.z + a.q.U.dot(a.q.mean)
+    np.testing.assert_allclose(
+        value, elbo(a.process.problem, a.process.K, lam, a.q.U.dense(), "coarse"), rtol=1e-8, atol=1e-7
+    )
 
 
 # Prior variances, and how far below the evidence the bound may be at most: Gaussians fit skewed posteriors badly, and
@@ -116,7 +123,7 @@ def test_bound_is_below_the_true_evidence(name, sites, prior, accuracy):
     kernel = None if variance is None else variance * RBF(0.8)
     evidence = evidence_for(name, Variational(sites=sites, accuracy=accuracy), n=3, kernel=kernel)
     value = evidence.evaluate(gradient=False)[0]
-    evidence.inference = Variational(sites="blocks")  # the better q is the better proposal
+    evidence.rule = Variational(sites="blocks")  # the better q is the better proposal
     estimate, error = importance_sampled_evidence(
         evidence.evaluate(gradient=False)[2], 2**15 if not variance else 2**18
     )
@@ -129,22 +136,22 @@ def importance_sampled_evidence(a, size, df=5.0):
     """log of the integral of p(y|f) N(f|0, K), with its standard error, by a proposal of two t built from q."""
     from scipy.stats import multivariate_normal, multivariate_t
 
-    n, D = a.mean.shape
+    n, D = a.q.mean.shape
     rng = np.random.default_rng(0)
     K = np.zeros((n, D, n, D))
     for j in range(D):
-        K[:, j, :, j] = a.K[min(j, len(a.K) - 1)]
+        K[:, j, :, j] = a.process.K.of(j)
     K = K.reshape(n * D, n * D)
     U = np.zeros((n, D, n, D))
-    U[np.arange(n), :, np.arange(n), :] = a.U.dense()
+    U[np.arange(n), :, np.arange(n), :] = a.q.U.dense()
     V = K @ np.linalg.inv(np.eye(n * D) + U.reshape(n * D, -1) @ K)
     V = (V + V.T) / 2
     # one as wide as q, one wider along the prior: tails that the sites cut off
-    proposals = [multivariate_t(a.mean.ravel(), V + wider * K, df) for wider in (0.0, 0.05)]
+    proposals = [multivariate_t(a.q.mean.ravel(), V + wider * K, df) for wider in (0.0, 0.05)]
     f = np.concatenate([t.rvs(size // 2, random_state=rng) for t in proposals])
     log_q = logsumexp([t.logpdf(f) for t in proposals], axis=0) - np.log(2)
     log_prior = multivariate_normal(np.zeros(n * D), K).logpdf(f)
-    p = a.problem
+    p = a.process.problem
     with np.errstate(all="ignore"):
         log_lik = p.family.log_prob(f.reshape(size, n, D) + p.offset, p.y).sum(axis=1)
     w = np.where(np.isfinite(log_lik), log_lik, -np.inf) + log_prior - log_q
@@ -159,8 +166,8 @@ def test_gaussian_variational_is_exact(name):
     laplace = evidence_for(name, Laplace()).evaluate()
     np.testing.assert_allclose(variational[0], laplace[0], rtol=1e-10, atol=1e-8)
     np.testing.assert_allclose(variational[1], laplace[1], rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(variational[2].mean, laplace[2].mean, atol=1e-8)
-    marginals = (a.solution.marginals().dense() for a in (variational[2], laplace[2]))
+    np.testing.assert_allclose(variational[2].q.mean, laplace[2].q.mean, atol=1e-8)
+    marginals = (a.q.solution.marginals().dense() for a in (variational[2], laplace[2]))
     np.testing.assert_allclose(*marginals, atol=1e-8)
 
 
@@ -248,9 +255,9 @@ def test_stationary_sites():
     """At the end z = E[u] and Lambda = E[U], the conditions of the best Gaussian."""
     for sites in ("blocks", "factorised"):
         a = evidence_for("categorical", Variational(sites=sites, **TIGHT)).evaluate(gradient=False)[2]
-        np.testing.assert_allclose(a.z, a.expected.u, atol=1e-8)
-        np.testing.assert_allclose(a.U.dense(), a.expected.U.dense(), atol=1e-8)
-        np.testing.assert_allclose(a.mean, kernel_dot(a.K, a.z), atol=1e-10)
+        np.testing.assert_allclose(a.q.z, a.look.sites.u, atol=1e-8)
+        np.testing.assert_allclose(a.q.U.dense(), a.look.sites.U.dense(), atol=1e-8)
+        np.testing.assert_allclose(a.q.mean, a.process.K.dot(a.q.z), atol=1e-10)
 
 
 def test_blocks_are_the_better_bound_and_the_default_where_cheap():
@@ -259,8 +266,9 @@ def test_blocks_are_the_better_bound_and_the_default_where_cheap():
     )
     assert blocks > factorised + 1e-3
     auto = Variational()
-    assert not auto.factorised((1000, 2)) and not auto.factorised((40, 10)) and auto.factorised((300, 10))
-    assert auto.factorised((10, 1))  # one latent: the same thing
+    dense = {shape: auto.resolved(*shape, False).factorised for shape in ((1000, 2), (40, 10), (300, 10), (10, 1))}
+    assert not dense[1000, 2] and not dense[40, 10] and dense[300, 10]
+    assert dense[10, 1]  # one latent: the same thing
 
 
 def test_factorised_sites_stay_independent_and_cost_no_block_solution(monkeypatch):
@@ -282,7 +290,7 @@ def test_warm_start_changes_nothing_but_the_work():
     near = evidence.at(evidence.theta + 0.05)
     a, b = near.evaluate(gradient=False)[2], near.evaluate(start=cold.start, gradient=False)[2]
     np.testing.assert_allclose(a.log_evidence, b.log_evidence, rtol=1e-10)
-    np.testing.assert_allclose(a.z, b.z, atol=1e-7)
+    np.testing.assert_allclose(a.q.z, b.q.z, atol=1e-7)
     assert b.n_iter <= a.n_iter
 
 
@@ -291,8 +299,8 @@ def test_a_start_that_cannot_be_used_is_survived():
     value, _, a = evidence.evaluate(gradient=False)
     lam, U, variance = a.start
     with pytest.raises(NotPositiveDefinite):
-        Variational()._state(a.problem, a.K, lam, Diagonal(-1e3 * np.ones_like(U.gamma)))
-    bad = (lam, Diagonal(-1e3 * np.ones_like(U.gamma)), variance)
+        a.process.from_natural((lam, -1e3 * np.ones_like(U)))
+    bad = (lam, -1e3 * np.ones_like(U), variance)
     np.testing.assert_allclose(evidence.evaluate(start=bad, gradient=False)[0], value, rtol=1e-10)
 
 
@@ -346,7 +354,9 @@ def test_learning_raises_the_bound(name):
     assert after.log_marginal_likelihood_value_ > before.log_marginal_likelihood_value_
     value, gradient = after.log_marginal_likelihood(after.theta_, eval_gradient=True)
     np.testing.assert_allclose(value, after.log_marginal_likelihood_value_, rtol=1e-6)
-    inside = np.abs(after.theta_ - np.clip(after.theta_, *after._evidence.bounds.T + np.array([[1e-3], [-1e-3]]))) == 0
+    inside = (
+        np.abs(after.theta_ - np.clip(after.theta_, *after.fit_.evidence.bounds.T + np.array([[1e-3], [-1e-3]]))) == 0
+    )
     assert np.abs(gradient[inside]).max(initial=0.0) < 0.05
 
 

@@ -42,6 +42,12 @@ HOMES = {
 }
 """Old path below ``ggpm.`` and where its content lives now; what lies below it is found below the new one."""
 
+ELSEWHERE = {
+    "ggpm.evaluation": {"kind_of_picture": "ggpm.plotting"},
+    "ggpm.inference": {"Approximation": "ggpm.fields.base"},
+}
+"""Names that an old module offered and that live apart from the rest of it now."""
+
 
 def home_of(name: str) -> str | None:
     """New name of a module that is called by its old one; None if the name is not an old one.
@@ -71,7 +77,10 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         assert module.__spec__ is not None
-        sys.modules[module.__name__] = importlib.import_module(module.__spec__.loader_state)
+        home = importlib.import_module(module.__spec__.loader_state)
+        for name, elsewhere in ELSEWHERE.get(module.__name__, {}).items():
+            setattr(home, name, getattr(importlib.import_module(elsewhere), name))
+        sys.modules[module.__name__] = home
 
     def get_code(self, fullname: str) -> CodeType:
         """Code that runs the new module, for ``python -m`` with an old path."""

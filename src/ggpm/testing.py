@@ -17,6 +17,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks
 from ggpm.families.integration import Rule
+from ggpm.fields.dense import DenseField
 from ggpm.learning.objective import Evidence
 from ggpm.prediction.predictive import Predictive
 from ggpm.sites import Laplace, Taylor
@@ -406,7 +407,7 @@ def _fit(c: _Case) -> None:
     kernel = ConstantKernel(0.7) * RBF(0.6) + ConstantKernel(0.3)
     for inference in (Taylor(), Laplace()):
         label = type(inference).__name__
-        evidence = Evidence(f, [kernel], X, c.y, np.zeros((n, D)), inference)
+        evidence = Evidence(f, [kernel], DenseField(X, c.y, np.zeros((n, D))), inference)
         value, gradient, approximation = evidence.evaluate()
         assert gradient is not None
         if not np.isfinite(value) or not approximation.converged:
@@ -421,7 +422,7 @@ def _fit(c: _Case) -> None:
         allowed = 1e-5 * (1.0 + np.abs(want).max())
         c.close(gradient, want, f"{label}: the gradient of the evidence is not its derivative", allowed)
         prior = np.tile(np.eye(D), (n, 1, 1))
-        predictive = Predictive(f, approximation.mean, 0.1 * prior)
+        predictive = Predictive(f, approximation.q.mean, 0.1 * prior)
         for what, numbers in (("mean", predictive.mean()), ("log_prob", predictive.log_prob(c.raw))):
             if not np.all(np.isfinite(numbers)):
                 c.fail(f"{label}: the predictive {what} is not finite")

@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -24,18 +25,8 @@ from ggpm.families.base import Family
 
 Array = NDArray[np.float64]
 Natural = tuple[Array, Array]
-Trial = tuple[float, float, Callable[[], "Look"]]
+Trial = tuple[float, float, Callable[[], Any]]
 """The length of a step, the objective there, and what makes the look there."""
-
-
-class Look(Protocol):
-    """The rows' sites as seen from one point, or from one Gaussian."""
-
-    x: Array
-    objective: float
-    """The log-likelihood that the rule stands for, less the prior's energy at x."""
-    fisher: bool
-    """Whether the expected curvature was asked for."""
 
 
 class Gaussian(Protocol):
@@ -56,7 +47,8 @@ class Gaussian(Protocol):
 class Approximation:
     """A Gaussian approximation of the posterior under one process, and its evidence."""
 
-    process: Process
+    process: Any
+    """The `Process` that it belongs to."""
     rule: Any
     """The site rule, resolved for this process."""
     q: Any
@@ -68,6 +60,8 @@ class Approximation:
     n_iter: int
     trace: tuple[float, ...] = field(default=(), repr=False)
     """The objective of the search after every step."""
+    n_passes: int = 0
+    """Passes over the rows that the search took, on fields that read them in chunks."""
 
     @property
     def start(self) -> Any:
@@ -97,8 +91,12 @@ class Process(ABC):
 
     shape: tuple[int, int]
     """(n, D)."""
+    n_passes: int = 0
+    """Passes over the rows so far, on fields that read them in chunks."""
     blocks_are_cheap: bool = False
     """Whether D×D sites cost as little as diagonal ones."""
+    looks_are_cheap: bool = True
+    """Whether a look costs little beside a factorisation, so that starts may be compared with the prior mean."""
     chord_steps: float = 0.0
     """How many steps with an old factorisation cost as much as a new one."""
 
@@ -111,6 +109,8 @@ class Process(ABC):
     def look(self, rule: Any, x: Array, q: Any = None, *, fisher: bool = False, curvature: bool = True) -> Any:
         """The sites at a point, under the covariances of q where the rule depends on them.
 
+        A look has the point ``x``, the ``objective`` there (the log-likelihood that the rule stands for, less the
+        prior's energy) and ``fisher``, whether the expected curvature was asked for; the rest is the process's own.
         Without ``curvature`` the precision of the sites is not asked for.
         """
 
@@ -139,7 +139,7 @@ class Process(ABC):
         t = 1.0
         for _ in range(40):
             ahead = self.look(rule, look.x + t * step, curvature=curvature)
-            yield t, ahead.objective, lambda ahead=ahead: ahead
+            yield t, ahead.objective, partial(_itself, ahead)
             t *= 0.5
 
     def unexplained(self, look: Any) -> float:
@@ -200,6 +200,10 @@ class Process(ABC):
     @abstractmethod
     def posterior(self, approximation: Approximation) -> Any:
         """What predictions need."""
+
+
+def _itself(look: Any) -> Any:
+    return look
 
 
 def add(a: Natural, b: Natural, t: float) -> Natural:

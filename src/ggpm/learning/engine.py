@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -129,7 +130,8 @@ class _Expansion:
         process, rule, origin = self.process, self.rule, self.process.origin()
         if rule.depends_on == "y":
             return process.look(rule, origin)
-        best, height, latent = None, process.glance(rule, origin), None
+        best, latent = None, None
+        height = process.glance(rule, origin) if start is None or process.looks_are_cheap else -np.inf
         if start is not None:
             x, latent = process.resume(start)
             look = process.look(rule, x)
@@ -217,7 +219,8 @@ class _Expansion:
             raise InferenceError("the evidence is not finite at these hyperparameters")
         converged = self.there and not self.look.fisher
         return Approximation(
-            self.process, self.rule, q, self.look, float(value), converged, n_iter, tuple(self.trace)
+            self.process, self.rule, q, self.look, float(value), converged, n_iter, tuple(self.trace),
+            self.process.n_passes,
         )  # fmt: skip
 
 
@@ -316,13 +319,18 @@ class _Bound:
         for t, natural in steps:
             state = self._state(natural)
             if state is not None:
-                yield t, state.bound, lambda state=state: state
+                yield t, state.bound, partial(_itself, state)
 
     def result(self, n_iter: int) -> Approximation:
         s = self.state
         return Approximation(
-            self.process, self.rule, s.q, s.look, s.bound, bool(self.there), n_iter, tuple(self.trace)
+            self.process, self.rule, s.q, s.look, s.bound, bool(self.there), n_iter, tuple(self.trace),
+            self.process.n_passes,
         )  # fmt: skip
+
+
+def _itself(state: _State) -> _State:
+    return state
 
 
 def _flat(natural: Natural) -> Array:

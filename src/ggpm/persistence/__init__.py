@@ -101,7 +101,8 @@ def _serialise(model: Any) -> bytes:
     fit: Fit = model.fit_
     posterior = fit.posterior
     sparse = isinstance(posterior, InducingPosterior)
-    arrays = _sparse_arrays(posterior) if sparse else _exact_arrays(posterior, fit.evidence.field)
+    field: Any = fit.evidence.field
+    arrays = _sparse_arrays(posterior) if sparse else _exact_arrays(posterior, field)
     document = {
         "sha256": ZERO_DIGEST,  # first, so that the first occurrence in the file is this one
         "format": FORMAT,

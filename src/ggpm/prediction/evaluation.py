@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
@@ -42,10 +41,3 @@ def evaluate(model: Any, X: Any, y: Any, *, level: float = 0.9, offset: Any = No
         "level": level,
         "coverage": float(np.mean(inside)),
     }
-
-
-def __getattr__(name: str) -> Any:
-    # version 0.1 kept it here; a picture is chosen one layer above
-    if name == "kind_of_picture":
-        return importlib.import_module("ggpm.plotting").kind_of_picture
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -85,6 +85,7 @@ class DenseLook:
     def __init__(self, problem: Problem, rule: Rule, x: Array, V: Marginals | None, fisher: bool):
         self.problem, self.rule, self.x, self.V, self.fisher = problem, rule, x, V, fisher
         value = rule.value(problem, x[1]) if V is None else self.sites.value
+        assert value is not None
         objective = value - 0.5 * float(np.sum(x[0] * x[1]))
         self.objective = objective if np.isfinite(objective) else -np.inf
 

@@ -108,8 +108,8 @@ class RankOneSolution:
         F = np.zeros((D, n, n))
         for buffer, f, w in zip(F, self.factors, self.weights):
             f.push(self._H, w, F=buffer.T)  # F_j^T, C-ordered
-        F = F.reshape(D * n, n)
-        E = product(F, F.T).reshape(D, n, D, n)
+        flat = F.reshape(D * n, n)
+        E = product(flat, flat.T).reshape(D, n, D, n)
         E *= -1.0
         for j, f in enumerate(self.factors):
             E[j, :, j] += mirror(f.E())

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -139,6 +139,7 @@ class InducingProcess(Process):
     """Inducing values under given kernels; counts its passes over the rows."""
 
     blocks_are_cheap = True
+    looks_are_cheap = False
 
     def __init__(self, rows: Rows, model: Model, jitter: float):
         self.rows, self.model, self.jitter = rows, model, jitter
@@ -170,7 +171,7 @@ class InducingProcess(Process):
             lengths = 0.5 ** np.arange(1 + block * HALVINGS, 1 + (block + 1) * HALVINGS)
             points = look.x + lengths[:, None, None] * step
             for t, x, value in zip(lengths, points, self._sweep(value_pass, rule, points)["value"]):
-                yield t, _objective(value, x), lambda x=x: self.look(rule, x, curvature=curvature)
+                yield float(t), _objective(value, x), partial(self.look, rule, x, curvature=curvature)
 
     def factor(self, look: InducingLook) -> tuple[Array, Array]:
         H = precision_matrix(look.sums, self.model.D, self.model.M)
