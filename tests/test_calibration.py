@@ -17,7 +17,7 @@ class Fixed:
     def __init__(self, family, mean, cov):
         self.family_, self.mean, self.cov = family, mean, cov
 
-    def _codes(self, y):
+    def codes(self, y):
         return y
 
     def predict_dist(self, X, offset=None, trials=None):

@@ -1,5 +1,6 @@
 """The command line as scripts use it, and tables from files that nobody vouches for."""
 
+from dataclasses import replace
 import json
 import re
 import tracemalloc
@@ -169,7 +170,7 @@ def test_labels_with_an_offset(folder, tmp_path, target, family):
 
 def test_a_target_without_a_name_is_asked_for(folder, tmp_path):
     model = load(folder / "wind.ggpm")
-    model.target_names_ = None
+    model.fit_ = replace(model.fit_, target=replace(model.fit_.target, names=None))
     save(model, tmp_path / "m.ggpm")
     data = folder / "data.csv"
     plot = ["plot", tmp_path / "m.ggpm", "--kind", "pit", "--data", data, "--out", tmp_path / "p.png"]
@@ -227,7 +228,7 @@ def test_a_fit_that_did_not_converge_has_its_own_code(folder, tmp_path, monkeypa
 
     def fit(self, *arguments, **keywords):
         real(self, *arguments, **keywords)
-        self.converged_ = False
+        self.fit_, self.converged_ = replace(self.fit_, converged=False), False
         return self
 
     monkeypatch.setattr(ggpm.estimators.GGPRegressor, "fit", fit)

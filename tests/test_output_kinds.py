@@ -93,7 +93,7 @@ class Fixed:
     def __init__(self, predictive):
         self.predictive, self.family_ = predictive, predictive.family
 
-    def _codes(self, y):
+    def codes(self, y):
         return y
 
     def predict_dist(self, X, offset=None, trials=None):

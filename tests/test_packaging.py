@@ -49,7 +49,7 @@ def public_functions():
 WITHOUT_EXAMPLE = {
     "Approximation", "Calibration", "ClusterError", "Family", "FamilyReport", "HighestDensityRegion",
     "InferenceError", "KernelEvaluation", "LoadError",
-    "Problem", "ScalarFamily", "Solution", "Support", "TableError",
+    "DensePosterior", "Fit", "Problem", "Rule", "ScalarFamily", "Sites", "Slopes", "Solution", "Support", "TableError",
 }  # fmt: skip
 
 

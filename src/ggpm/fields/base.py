@@ -197,6 +197,10 @@ class Process(ABC):
         """Information of the evidence on the hyperparameters, (p, p), the kernels' first; None where it costs much."""
         return None
 
+    def renewed(self, approximation: Approximation) -> Approximation:
+        """The same approximation with nothing in it that a posterior made from it uses too."""
+        return approximation
+
     @abstractmethod
     def posterior(self, approximation: Approximation) -> Any:
         """What predictions need."""

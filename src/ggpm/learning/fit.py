@@ -19,7 +19,7 @@ from ggpm.fields.inducing.points import Inducing
 from ggpm.learning.objective import Evidence, WarmObjective, search, subset_start
 from ggpm.learning.search import Optimum, maximise
 
-__all__ = ["Fit", "Learned", "RowsNotStored", "Search", "learn", "learn_in_samples"]
+__all__ = ["Fit"]
 
 Array = NDArray[np.float64]
 Report = Callable[[int, int, float], None]
@@ -74,7 +74,7 @@ class Fit:
 
     def approximate(self) -> Approximation:
         """The approximation behind the posterior, computed again from the rows if it is not at hand."""
-        return self.evidence.infer() if self.found is None else self.found
+        return self.evidence.infer() if self.found is None else self.found.process.renewed(self.found)
 
     def without_rows(self) -> Fit:
         """The same for predictions alone: small where the posterior is."""

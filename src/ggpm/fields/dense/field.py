@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -149,7 +149,7 @@ class DenseField(Field):
         return type(self)(self.X[index], self.y[index], self.offset[index], self.solver)
 
     def process(self, family: Family, kernels: Sequence[Any]) -> DenseProcess:
-        check_memory(len(self.X), len(kernels), "the kernel matrices")
+        check_memory(len(self.X), len(kernels) + 1, "the kernel matrices and a factor")
         evaluations = [KernelEvaluation(kernel, self.distances) for kernel in kernels]
         problem = Problem(family, self.y, self.offset)
         K = KernelMatrices([e.K for e in evaluations])
@@ -395,6 +395,11 @@ class DenseProcess(Process):
     def _pull(self, cotangents: Sequence[Array]) -> Array:
         """From cotangents of the kernel matrices to the gradient in the kernels' log-hyperparameters."""
         return np.concatenate([e.pullback(G) for e, G in zip(self.evaluations, cotangents)])
+
+    def renewed(self, approximation: Approximation) -> Approximation:
+        # marginals turn factors into inverses, which round differently: predictions keep the factors they have
+        q = DenseGaussian(approximation.q.U, self.solver(self.K, approximation.q.U), *approximation.q.x)
+        return replace(approximation, q=q)
 
     def posterior(self, approximation: Approximation) -> DensePosterior:
         q, rule = approximation.q, approximation.rule

@@ -84,8 +84,8 @@ class BlockSensitivity:
         return out.reshape(n * D, n * D)
 
     def shaped(self, V_bar: Array) -> Array:
-        """A derivative (n, D, D) in the shape that this works in."""
-        return V_bar
+        """A derivative (n, D, D), or (n, D) of diagonals, in the shape that this works in."""
+        return V_bar if V_bar.ndim == 3 else V_bar[:, :, None] * np.eye(V_bar.shape[1])
 
     def spread(self, V_bar: Array) -> Array:
         """``V V_bar V`` within rows."""

@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 
 MOST_STEPS = 100  # of the search within rows; from any start that the tests try, fewer than 30 are taken
 CLOSE = 1e-11  # relative move of the rows' own latents that ends it
+MEMORY = 4  # steps that a row's extrapolation looks at
 
 
 @dataclass(frozen=True)
@@ -120,29 +121,55 @@ def _curvature(rule: Rule, problem: Problem, f: Array, own: Array, fisher: bool)
 
 
 def _settle_bound(rule: Rule, problem: Problem, g: Array, V: Marginals | None, own: Array, fisher: bool) -> Settled:
-    """The fixed point of u, U = E[u], E[U] under the Gaussian of f that they imply, by damped steps."""
+    """The fixed point of u, U = E[u], E[U] under the Gaussian of f that they imply, row by row.
+
+    Wide latents answer to a larger U with a smaller one, so that plain steps go back and forth: each row extrapolates
+    from its last few (Anderson), and takes half a step where that brought it no closer.
+    """
     assert V is not None
-    diagonal, cov = isinstance(V, Diagonal), V.dense()
-    t, U_f = np.zeros_like(g), problem.family.U(g + problem.offset, problem.y, expected=True).dense()
-    damping, last = np.ones(len(g)), np.full(len(g), np.inf)
+    diagonal, cov, (c, D) = isinstance(V, Diagonal), V.dense(), g.shape
+    x = np.concatenate(
+        [g * 0.0, problem.family.U(g + problem.offset, problem.y, expected=True).dense().reshape(c, -1)], 1
+    )
+    history: list[tuple[Array, Array]] = []
+    last = np.full(c, np.inf)
     for _ in range(MOST_STEPS):
+        t, U_f = x[:, :D], x[:, D:].reshape(c, D, D)
         U, _ = _reduced(U_f, own)
-        spread = _wrapped(_covariance(U, own, cov), diagonal)
-        sites = rule.at(problem, g + own * t, spread)
+        sites = rule.at(problem, g + own * t, _wrapped(_covariance(U, own, cov), diagonal))
         r = sites.u - t
-        step, turn = r - _times(U, own * r), sites.U.dense() - U_f
-        size = 1.0 + np.abs(own * t).max(axis=1), 1.0 + np.abs(U_f).max(axis=(1, 2))
-        change = np.maximum(np.abs(own * step).max(axis=1) / size[0], np.abs(turn).max(axis=(1, 2)) / size[1])
+        image = np.concatenate([t + r - _times(U, own * r), sites.U.dense().reshape(c, -1)], axis=1)
+        change = np.max(np.abs(image - x) / (1.0 + np.abs(x).max(axis=1, keepdims=True)), axis=1)
         if change.max() <= CLOSE:
             break
-        # a row that goes back and forth takes shorter steps
-        damping = np.where(change > 0.7 * last, np.maximum(0.6 * damping, 0.05), np.minimum(1.0, 1.1 * damping))
-        t, U_f, last = t + damping[:, None] * step, U_f + damping[:, None, None] * turn, change
+        history = [*history, (x, image)][-MEMORY:]
+        ahead = _extrapolated(history)
+        ahead = np.where((change <= last)[:, None] & np.isfinite(ahead), ahead, 0.5 * (x + image))
+        x = np.where(_definite(ahead[:, D:].reshape(c, D, D), own)[:, None], ahead, 0.5 * (x + image))
+        last = np.minimum(last, change)
     U, log_det = _reduced(sites.U.dense(), own)
     inner = np.einsum("cjk,ckl,clj->cj", U, cov, U, optimize=True)
     divergence = 0.5 * (float(np.sum(own * (t * t - np.einsum("cjj->cj", U) + inner))) + log_det)
     assert sites.value is not None
     return Settled(sites, g + own * t, _wrapped(U, diagonal), sites.value - divergence, own)
+
+
+def _extrapolated(history: list[tuple[Array, Array]]) -> Array:
+    """Anderson's step for every row apart, from pairs (x, image), each (c, size)."""
+    x, image = history[-1]
+    if len(history) == 1:
+        return image
+    residual = image - x
+    turns = np.stack([residual - (g - y) for y, g in history[:-1]], axis=2)
+    moves = np.stack([image - g for _, g in history[:-1]], axis=2)
+    weights = np.linalg.pinv(turns, rcond=1e-8) @ residual[:, :, None]
+    return image - (moves @ weights)[:, :, 0]
+
+
+def _definite(U: Array, own: Array) -> NDArray[np.bool_]:
+    """The rows in which ``W^-1 + U`` is positive definite."""
+    root = np.sqrt(own)
+    return np.linalg.eigvalsh(root[:, :, None] * U * root[:, None, :])[:, 0] > -1.0
 
 
 def _reduced(U: Array, own: Array) -> tuple[Array, float]:
