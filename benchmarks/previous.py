@@ -67,7 +67,9 @@ def measure(source: Path, task: str, threads: int) -> dict:
     """One process: the best of three fits."""
     limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
     environment = {**os.environ, **limits, "PYTHONPATH": str(source)}
-    done = subprocess.run([sys.executable, "-c", TASK, task], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", TASK, task], env=environment, capture_output=True, text=True, check=True
+    )
     return json.loads(done.stdout)
 
 

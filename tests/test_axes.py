@@ -236,9 +236,7 @@ def test_a_given_expansion_point_goes_with_its_rows(inducing):
     assert given.log_marginal_likelihood_value_ == pytest.approx(called.log_marginal_likelihood_value_, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    "rule", [Taylor(), Laplace(), Variational(tol=1e-9)], ids=["taylor", "laplace", "variational"]
-)
+@pytest.mark.parametrize("rule", [Taylor(), Laplace(), Variational(tol=1e-9)], ids=["taylor", "laplace", "variational"])
 @pytest.mark.parametrize("name", ["poisson", "gamma", "ordinal", "von_mises", "categorical", "dirichlet"])
 def test_inducing_points_carry_what_belongs_to_a_row_alone(name, rule):
     """With all rows as inducing points a kernel with white noise has the exact evidence and gradient."""

@@ -1,9 +1,9 @@
 """The command line as scripts use it, and tables from files that nobody vouches for."""
 
-from dataclasses import replace
 import json
 import re
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest

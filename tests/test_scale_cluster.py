@@ -10,7 +10,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from ggpm import GGPRegressor
-from ggpm.fields.inducing import ClusterError
+from ggpm.data.cluster import ClusterError
 
 dask = pytest.importorskip("dask", reason="needs dask (the extra ggpm[dask])")
 distributed = pytest.importorskip("distributed", reason="needs distributed (the extra ggpm[dask])")

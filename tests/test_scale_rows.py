@@ -13,8 +13,9 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import cross_val_score
 
 from ggpm import GGPClassifier, GGPRegressor, Inducing
+from ggpm.data.cluster import ClusterError, cluster_map
+from ggpm.data.parquet import ParquetRows, predict_parquet
 from ggpm.data.rows import Chunk
-from ggpm.fields.inducing import ClusterError, ParquetRows, cluster_map, predict_parquet
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow (the extra ggpm[parquet])")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow (the extra ggpm[parquet])")
@@ -184,7 +185,7 @@ import resource, sys
 import numpy as np, pyarrow as pa, pyarrow.parquet as pq
 from sklearn.gaussian_process.kernels import RBF
 from ggpm import GGPRegressor, Inducing
-from ggpm.fields.inducing import ParquetRows, predict_parquet
+from ggpm.data.parquet import ParquetRows, predict_parquet
 
 n, names = int(sys.argv[1]), [f"x{i}" for i in range(8)]
 schema = pa.schema([(name, pa.float64()) for name in [*names, "y"]])

@@ -45,6 +45,12 @@ HOMES = {
 ELSEWHERE = {
     "ggpm.evaluation": {"kind_of_picture": "ggpm.plotting"},
     "ggpm.inference": {"Approximation": "ggpm.fields.base"},
+    "ggpm.sparse": {
+        "ClusterError": "ggpm.data.cluster",
+        "ParquetRows": "ggpm.data.parquet",
+        "cluster_map": "ggpm.data.cluster",
+        "predict_parquet": "ggpm.data.parquet",
+    },
 }
 """Names that an old module offered and that live apart from the rest of it now."""
 

@@ -13,10 +13,9 @@ The search for sites (`ggpm.learning.engine`) moves in coordinates of the proces
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,22 +24,8 @@ from ggpm.families.base import Family
 
 Array = NDArray[np.float64]
 Natural = tuple[Array, Array]
-Trial = tuple[float, float, Callable[[], Any]]
-"""The length of a step, the objective there, and what makes the look there."""
-
-
-class Gaussian(Protocol):
-    """A Gaussian over the latents of all rows, q(f)."""
-
-    @property
-    def x(self) -> Array:
-        """Its mean, as a point."""
-        ...
-
-    @property
-    def log_det(self) -> float:
-        """log |I + U K|: twice what its precision adds to the evidence."""
-        ...
+Trial = tuple[float, float, Any]
+"""The length of a step, the objective there, and the look there, or None if only the objective was looked at."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +37,8 @@ class Approximation:
     rule: Any
     """The site rule, resolved for this process."""
     q: Any
-    """The approximation itself, a `Gaussian` of the process."""
+    """The approximation itself, a Gaussian in the process's own terms, with its mean as a point ``x`` and
+    ``log_det``, log|I + U K|."""
     look: Any
     """The sites that it was made from."""
     log_evidence: float
@@ -139,7 +125,7 @@ class Process(ABC):
         t = 1.0
         for _ in range(40):
             ahead = self.look(rule, look.x + t * step, curvature=curvature)
-            yield t, ahead.objective, partial(_itself, ahead)
+            yield t, ahead.objective, ahead
             t *= 0.5
 
     def unexplained(self, look: Any) -> float:
@@ -204,10 +190,6 @@ class Process(ABC):
     @abstractmethod
     def posterior(self, approximation: Approximation) -> Any:
         """What predictions need."""
-
-
-def _itself(look: Any) -> Any:
-    return look
 
 
 def add(a: Natural, b: Natural, t: float) -> Natural:

@@ -15,17 +15,16 @@ Either search goes uphill only: a step is taken whole, or halved until the objec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lstsq
 
-from ggpm.fields.base import Approximation, Natural, Process, add
+from ggpm.fields.base import Approximation, Natural, Process, Trial, add
 from ggpm.kernels.linalg import NotPositiveDefinite
 from ggpm.sites import InferenceError, Laplace, Rule, Taylor
 
@@ -64,36 +63,17 @@ def find(rule: Rule, process: Process, start: Any = None) -> Approximation:
     -6.366
     """
     rule = rule.resolved(*process.shape, process.blocks_are_cheap)
-    walk: _Walk = (_Bound if rule.depends_on == "covariance" else _Expansion)(rule, process, start)
+    # a walk works out the step ahead, says whether it has arrived, and advances unless no part of it leads upwards
+    walk = (_Bound if rule.depends_on == "covariance" else _Expansion)(rule, process, start)
     for iteration in range(rule.max_iter + 1):
         if walk.arrived() or iteration == rule.max_iter or not walk.advance():
             break
     return walk.result(iteration)
 
 
-class _Walk(Protocol):
-    """A search, one step at a time."""
-
-    def arrived(self) -> bool:
-        """Work out the step ahead, and whether it is too small to matter."""
-        ...
-
-    def advance(self) -> bool:
-        """Take the step, whole or in part; False if no part of it leads upwards."""
-        ...
-
-    def result(self, n_iter: int) -> Approximation: ...
-
-
-def line_search(trials: Iterable[tuple[float, float, Callable[[], Any]]], floor: float, slope: float) -> Any:
-    """The first of ever shorter steps that raises the objective enough, or None.
-
-    A trial is the length of the step, the objective there and what makes the result.
-    """
-    for length, objective, make in trials:
-        if objective >= floor + SUFFICIENT * length * slope:
-            return make()
-    return None
+def line_search(trials: Iterable[Trial], floor: float, slope: float) -> Trial | None:
+    """The first of ever shorter steps that raises the objective enough, or None."""
+    return next((trial for trial in trials if trial[1] >= floor + SUFFICIENT * trial[0] * slope), None)
 
 
 def anderson(history: list[tuple[Array, Array]]) -> Array:
@@ -177,12 +157,15 @@ class _Expansion:
         curvature = self.rule.depends_on != "y"
         floor = self.look.objective - ROUNDING * (1.0 + abs(self.look.objective))
         trials = self.process.trials(self.rule, self.look, self.step, curvature)
-        ahead = line_search(trials, floor, self.decrement)
-        if ahead is None:
+        found = line_search(trials, floor, self.decrement)
+        if found is None:
             if self.look.fisher:
                 return False
             self.look, self.factor = self.process.look(self.rule, self.look.x, fisher=True), None
             return True
+        length, _, ahead = found
+        if ahead is None:
+            ahead = self.process.look(self.rule, self.look.x + length * self.step, curvature=curvature)
         self.accepted = self.decrement
         if self.look.fisher:
             self.factor = None
@@ -311,15 +294,14 @@ class _Bound:
         if step is None:
             self.there = self.change <= ROUNDED
             return False
-        self.state = step
-        self.trace.append(step.bound)
+        self.state = step[2]
+        self.trace.append(self.state.bound)
         return True
 
-    def _trials(self, steps: Iterable[tuple[float, Natural]]) -> Iterator[tuple[float, float, Callable[[], Any]]]:
+    def _trials(self, steps: Iterable[tuple[float, Natural]]) -> Iterator[Trial]:
         for t, natural in steps:
-            state = self._state(natural)
-            if state is not None:
-                yield t, state.bound, partial(_itself, state)
+            if (state := self._state(natural)) is not None:
+                yield t, state.bound, state
 
     def result(self, n_iter: int) -> Approximation:
         s = self.state
@@ -327,10 +309,6 @@ class _Bound:
             self.process, self.rule, s.q, s.look, s.bound, bool(self.there), n_iter, tuple(self.trace),
             self.process.n_passes,
         )  # fmt: skip
-
-
-def _itself(state: _State) -> _State:
-    return state
 
 
 def _flat(natural: Natural) -> Array:

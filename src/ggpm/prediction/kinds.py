@@ -19,7 +19,7 @@ from scipy.special import ndtr, ndtri
 from ggpm.families.base import Family
 from ggpm.families.special.quadrature import standard_normal_nodes
 from ggpm.families.support import Circle
-from ggpm.fields.dense.posterior import batches
+from ggpm.data.rows import batches
 from ggpm.prediction.regions import log_density
 from ggpm.prediction.roots import integer_root, root
 

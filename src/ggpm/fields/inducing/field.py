@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -166,12 +166,12 @@ class InducingProcess(Process):
 
     def trials(self, rule: Rule, look: InducingLook, step: Array, curvature: bool = True) -> Iterator[Trial]:
         ahead = self.look(rule, look.x + step, curvature=curvature)
-        yield 1.0, ahead.objective, lambda: ahead
+        yield 1.0, ahead.objective, ahead
         for block in range(3):
             lengths = 0.5 ** np.arange(1 + block * HALVINGS, 1 + (block + 1) * HALVINGS)
             points = look.x + lengths[:, None, None] * step
             for t, x, value in zip(lengths, points, self._sweep(value_pass, rule, points)["value"]):
-                yield float(t), _objective(value, x), partial(self.look, rule, x, curvature=curvature)
+                yield float(t), _objective(value, x), None
 
     def factor(self, look: InducingLook) -> tuple[Array, Array]:
         H = precision_matrix(look.sums, self.model.D, self.model.M)
