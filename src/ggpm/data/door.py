@@ -1,4 +1,4 @@
-"""From what a user passes to `fit` to checked chunks of rows."""
+"""The door: checks that turn what a user passes to `fit` into chunks of encoded rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Columns:
-    """What is known of the columns of X."""
+    """Number and names of the columns of X."""
 
     count: int
     names: tuple[str, ...] | None = None
@@ -28,7 +28,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Target:
-    """What is known of y: the names of its columns, the kind of frame it came in, and its labels (classifiers)."""
+    """Names of the columns of y, the kind of frame it came in, and its labels (classifiers)."""
 
     names: list[str] | None = None
     kind: str | None = None

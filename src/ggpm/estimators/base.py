@@ -43,7 +43,7 @@ Array = NDArray[np.float64]
 
 
 class GGP(FramedOutput, BaseEstimator):
-    """What the three estimators share: learning, the latent posterior, predictive distributions."""
+    """Base of the three estimators: learning, the latent posterior, predictive distributions."""
 
     listener: Callable[[str, int, int, float], None] | None = None
     """Called during the search with (what, run, evaluation, value); set by progress bars."""
@@ -198,7 +198,7 @@ class GGP(FramedOutput, BaseEstimator):
         return learned.fit(columns, Target(names, frames.kind_of(y), classes))
 
     def _evidence(self, family: Family, X: Array, field: Field) -> Evidence:
-        """What is to be maximised; X are the rows that the kernel's scale is taken from."""
+        """The evidence to maximise; X are the rows that the kernel's scale is taken from."""
         kernels = resolve_kernel(self.kernel, family.latent_dim, X)
         names, length = priors.names_of(kernels, family), median_distance(X) if self.kernel is None else 1.0
         prior = priors.resolve(self.priors, names, self.kernel is None, family, length)
@@ -237,7 +237,7 @@ class GGP(FramedOutput, BaseEstimator):
         ]
 
     def _report(self, what: str) -> Callable[[int, int, float], None] | None:
-        """What the search calls after every evaluation with (run, evaluation, value)."""
+        """Function that the search calls after every evaluation with (run, evaluation, value), or None."""
         if self.listener is not None:
             return partial(self.listener, what)
         return partial(_print_progress, what) if self.verbose else None

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 def columns_of(checked: Any) -> Columns:
-    """What scikit-learn's validation noted on an estimator."""
+    """Columns of X as scikit-learn's validation noted them on an estimator."""
     names = getattr(checked, "feature_names_in_", None)
     return Columns(int(checked.n_features_in_), None if names is None else tuple(map(str, names)))
 
@@ -79,5 +79,5 @@ def prepared(
 
 
 def target_of(y: Any, classes: NDArray | None = None) -> Target:
-    """What y itself tells."""
+    """Names and kind of y as it came from the user, with the labels of a classifier."""
     return Target(frames.names_of(y), frames.kind_of(y), classes)

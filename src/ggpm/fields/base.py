@@ -1,4 +1,4 @@
-"""Fields: how the latents of all rows hang together.
+"""Fields: priors that tie the latents of all rows together.
 
 A `Field` is rows and a layout. Under a family and kernels it becomes a `Process`: the prior of the rows' latents,
 and the Gaussian posteriors that sites make of it. A process asks a site rule for the sites of its rows and does the
@@ -65,7 +65,7 @@ class Approximation:
 
     @property
     def start(self) -> Any:
-        """What `find` takes as the start of a search nearby."""
+        """Start that `find` takes for a search nearby."""
         return self.process.remember(self)
 
 
@@ -98,7 +98,7 @@ class Process(ABC):
     looks_are_cheap: bool = True
     """Whether a look costs little beside a factorisation, so that starts may be compared with the prior mean."""
     chord_steps: float = 0.0
-    """How many steps with an old factorisation cost as much as a new one."""
+    """Number of steps with an old factorisation that cost as much as a new one."""
 
     # ---- expansions: the search for a mean -----------------------------------------------------------------------
     @abstractmethod
@@ -178,7 +178,7 @@ class Process(ABC):
     # ---- from one process to another -----------------------------------------------------------------------------
     @abstractmethod
     def remember(self, approximation: Approximation) -> Any:
-        """What a search under other hyperparameters may start from."""
+        """Start for a search under other hyperparameters, for `resume` or `resume_natural`."""
 
     @abstractmethod
     def resume(self, start: Any) -> tuple[Array, Array | None]:
@@ -203,7 +203,7 @@ class Process(ABC):
 
     @abstractmethod
     def posterior(self, approximation: Approximation) -> Any:
-        """What predictions need."""
+        """Posterior for predictions, with a method ``latent(X)``."""
 
 
 def _itself(look: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`Fit`: what a fit found, in one frozen object, and how hyperparameters are learned on the way to it."""
+"""`Fit`, the result of a fit in one frozen object, and the searches for hyperparameters that lead to it."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ WARMUP_FROM = 1000  # rows below which a sample saves no time worth having
 
 @dataclass(frozen=True)
 class Fit:
-    """What a fit found: what predictions, files, plots and the command line read, and nothing else."""
+    """Result of a fit: all that predictions, files, plots and the command line read."""
 
     evidence: Evidence
     """Family, kernels, site rule and rows, at the learned hyperparameters."""
     posterior: Any
-    """From new rows to their latent: a `DensePosterior` or an `InducingPosterior`."""
+    """Posterior that gives the latent at new rows: a `DensePosterior` or an `InducingPosterior`."""
     log_evidence: float
     n_iter: int
     """Iterations of the search for hyperparameters."""
     converged: bool
     """Whether hyperparameters and sites both did."""
     columns: Columns
-    """What the door learned of X."""
+    """Columns of X, as the door saw them."""
     target: Target
-    """What the door learned of y."""
+    """Columns and labels of y, as the door saw them."""
     notes: tuple[str, ...] = ()
-    """What did not go as it should, in words for the user."""
+    """Warnings of what did not go as it should, in words for the user."""
     found: Approximation | None = field(default=None, repr=False, compare=False)
     """The approximation behind the posterior, while it is at hand; never stored."""
 
@@ -95,22 +95,22 @@ class RowsNotStored(Field):
 
 @dataclass(frozen=True)
 class Search:
-    """How to search for hyperparameters."""
+    """Settings of a search for hyperparameters."""
 
     optimizer: Any
     n_restarts: int
     rng: np.random.Generator | None
     report: Callable[[str], Report | None]
-    """From what is being searched on to what is called after every evaluation."""
+    """Function that takes the name of a search and returns what is called after every evaluation of it, or None."""
 
 
 @dataclass(frozen=True)
 class Learned:
-    """Where a search for hyperparameters ended."""
+    """Outcome of a search for hyperparameters."""
 
     evidence: Evidence
     start: Any = None
-    """What a search for sites may start from there."""
+    """Start for a search for sites there."""
     n_iter: int = 0
     converged: bool = True
     notes: tuple[str, ...] = ()
@@ -193,7 +193,7 @@ def learn_in_samples(evidence: Evidence, settings: Inducing, sample: NDArray[np.
 
 
 def _sizes(n: int, sample: int, settings: Inducing) -> list[int]:
-    """How many rows to learn from, one after the other: samples of a quarter at most, then all."""
+    """Numbers of rows to learn from, one after the other: samples of a quarter at most, then all."""
     first = min(sample, n // 4)
     if not settings.warmup or first < min(settings.sample_rows, WARMUP_FROM):
         return [n]

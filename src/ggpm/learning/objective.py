@@ -82,7 +82,7 @@ class Evidence(Hyperparameters):
         The rows, and how their latents hang together.
     rule : Rule
     objective : "evidence" or "loo"
-        What `learn` is about.
+        The value that `learn` maximises.
     priors : of the hyperparameters, or None
     """
 
@@ -124,7 +124,7 @@ class Evidence(Hyperparameters):
         return approximation.log_evidence, self.gradient(approximation) if gradient else None, approximation
 
     def learn(self, start: Any = None) -> tuple[float, Array, Approximation]:
-        """What the hyperparameters maximise: the objective plus the log density of their priors."""
+        """The function that hyperparameters maximise: the objective plus the log density of their priors."""
         value, gradient, approximation = (self.leave_one_out if self.objective == "loo" else self.evaluate)(start)
         assert gradient is not None
         return *self.with_prior(value, gradient), approximation
@@ -183,7 +183,7 @@ def search(objective: WarmObjective, theta: Array, **settings: Any) -> Optimum:
 
 
 def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Array, Array | None]:
-    """Where the search for theta begins, with a guess of the inverse Hessian there (or None).
+    """Start of the search for theta, with a guess of the inverse Hessian there (or None).
 
     With many rows both are learned on a quarter of them, which costs a sixty-fourth per evaluation. The answer is
     still the full problem's: only its start is decided here. ``starts`` are further thetas to begin from; the one
@@ -209,7 +209,7 @@ def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Arra
 
 
 def _best_start(evidence: Evidence, starts: Sequence[Array]) -> Array:
-    """Where a short search from one of the starts climbs highest."""
+    """The theta at which a short search from one of the starts climbs highest."""
     if len(starts) == 1:
         return starts[0]
     best, height = starts[0], -np.inf

@@ -21,7 +21,7 @@ LONGEST = 1.0  # the first such step changes no logarithm by more than this
 
 @dataclass(frozen=True)
 class Optimum:
-    """Where the search ended."""
+    """Outcome of `maximise`: the best theta found, and how the search ended."""
 
     theta: Array
     value: float

@@ -54,17 +54,17 @@ class LeaveOneOut:
 
     @property
     def total(self) -> float:
-        """Their sum, comparable with a log evidence."""
+        """Sum of `pointwise`, comparable with a log evidence."""
         return float(self.pointwise.sum())
 
     @property
     def mean(self) -> float:
-        """Per row: an estimate of the log predictive density of new data."""
+        """Mean of `pointwise`: an estimate of the log predictive density of new data."""
         return float(self.pointwise.mean())
 
     @property
     def standard_error(self) -> float:
-        """Of `total`, over the choice of rows: sqrt(n) times the standard deviation of `pointwise`."""
+        """Standard error of `total` over the choice of rows: sqrt(n) times the standard deviation of `pointwise`."""
         n = len(self.pointwise)
         return float(np.sqrt(n) * self.pointwise.std(ddof=1)) if n > 1 else float("nan")
 
@@ -101,7 +101,7 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
 
 
 def _default_neighbours(a: Approximation) -> tuple[int, ...]:
-    """How many rows answer; of several numbers the next is for rows whose density the last one still moved."""
+    """Numbers of rows that answer; each after the first is for rows whose density the last one still moved."""
     n, D = a.process.shape
     if D > 1 and a.rule.depends_on == "covariance" and a.rule.factorised:
         return FACTORISED_NEIGHBOURS if n * D <= FACTORISED_MAX_ORDER else ()

@@ -89,15 +89,15 @@ class Slopes(ABC):
 
 
 class Rule(ABC):
-    """How every row gets its site; subclasses are frozen dataclasses of settings."""
+    """Rule by which every row gets its site; subclasses are frozen dataclasses of settings."""
 
     depends_on: ClassVar[Literal["y", "mean", "covariance"]]
-    """What a site changes with. A rule that depends on the covariance maximises a bound, the others an expansion."""
+    """Quantity that sites change with. Rules that depend on the covariance maximise a bound, others an expansion."""
     max_iter: int = 100
     """Most steps of the search for sites."""
     tol: float = 1e-18
-    """Where that search ends: for expansions the squared Newton decrement relative to 1 + |objective|, for bounds
-    the largest move of a site parameter relative to the largest."""
+    """Tolerance that ends the search: for expansions the squared Newton decrement relative to 1 + |objective|, for
+    bounds the largest move of a site parameter relative to the largest."""
     factorised: bool = False
     """Whether the sites leave out the coupling of latent dimensions on purpose."""
 

@@ -393,7 +393,7 @@ class DenseProcess(Process):
         return np.array([[0.5 * np.sum(left * right) for right in pushed] for left in moves])
 
     def _pull(self, cotangents: Sequence[Array]) -> Array:
-        """From cotangents of the kernel matrices to the gradient in the kernels' log-hyperparameters."""
+        """Gradient in the kernels' log-hyperparameters from the cotangents of the kernel matrices."""
         return np.concatenate([e.pullback(G) for e, G in zip(self.evaluations, cotangents)])
 
     def renewed(self, approximation: Approximation) -> Approximation:

@@ -1,4 +1,4 @@
-"""From derivatives in the posterior's marginals to derivatives in sites and kernel matrices.
+"""Pullbacks of the posterior's marginals to sites and kernel matrices.
 
 A quantity L of a fitted posterior, such as a leave-one-out density, is a function of every row's mean m_i, covariance
 V_ii and site. The posterior is m = K z, V = (K^-1 + U)^-1, so with T = (I + U K)^-1 = K^-1 V and E = (K + U^-1)^-1

@@ -38,7 +38,7 @@ class Settled:
     """The sites of some rows after each row's own latent was eliminated."""
 
     sites: Sites
-    """At f."""
+    """Sites at f."""
     f: Array
     """The rows' latents, their own part included, (c, D)."""
     U: Curvature

@@ -1,4 +1,4 @@
-"""Inducing points: how many, where, and how they are chosen."""
+"""Inducing points: their number, their places, and the ways to choose them."""
 
 from __future__ import annotations
 
