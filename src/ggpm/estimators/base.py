@@ -33,7 +33,7 @@ from ggpm.fields.inducing.points import settings_of
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.kernels import median_distance, resolve_kernel, shorter_starts
 from ggpm.learning import priors
-from ggpm.learning.fit import Fit, Learned, Search, learn, learn_in_samples
+from ggpm.learning.fit import Fit, Search, SearchOutcome, learn, learn_in_samples
 from ggpm.learning.objective import Evidence
 from ggpm.prediction.loo import LeaveOneOut, leave_one_out
 from ggpm.prediction.predictive import Predictive
@@ -155,7 +155,7 @@ class GGP(FramedOutput, BaseEstimator):
         check_consistent_length(X, encoded)
         field = DenseField(X, encoded, as_offset(offset, len(X), family.latent_dim))
         evidence = self._evidence(family, X, field)
-        learned = Learned(evidence)
+        learned = SearchOutcome(evidence)
         if self.optimizer is not None and evidence.theta.size:
             seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
             others = shorter_starts(evidence.theta) if self.kernel is None else []
@@ -192,7 +192,7 @@ class GGP(FramedOutput, BaseEstimator):
         if Z is None:
             Z = settings.choose(picked.X, kernels, int(rng.integers(2**31 - 1)))
         evidence = self._evidence(family, picked.X, InducingField(rows, Z, settings.jitter))
-        learned = Learned(evidence)
+        learned = SearchOutcome(evidence)
         if self.optimizer is not None:
             learned = learn_in_samples(evidence, settings, sample, self._search(rng))
         return learned.fit(columns, Target(names, frames.kind_of(y), classes))

@@ -110,7 +110,7 @@ class Process(ABC):
         """The sites at a point, under the covariances of q where the rule depends on them.
 
         A look has the point ``x``, the ``objective`` there (the log-likelihood that the rule stands for, less the
-        prior's energy) and ``fisher``, whether the expected curvature was asked for; the rest is the process's own.
+        prior's energy) and ``fisher``, whether the Fisher curvature was asked for; the rest is the process's own.
         Without ``curvature`` the precision of the sites is not asked for.
         """
 

@@ -4,7 +4,7 @@
 the log-likelihood (Taylor, Laplace) look at the mean alone: the search is a Newton iteration on it, and
 
     evidence = objective at the mean - 1/2 log|I + U K| - 1/2 sum_i <U_i, variance that the field leaves out>,
-    objective = sum_i log p_i - 1/2 m^T K^-1 m                                               (paper eq. (29)).
+    objective = sum_i log p_i - 1/2 m^T K^-1 m                                 (paper, sections 3.2 and 3.3).
 
 Rules that depend on the covariance climb the evidence lower bound in the natural parameters of q,
 
@@ -97,7 +97,7 @@ def line_search(trials: Iterable[tuple[float, float, Callable[[], Any]]], floor:
 
 
 def anderson(history: list[tuple[Array, Array]]) -> Array:
-    """Anderson's extrapolation of a fixed-point iteration x -> g(x) from pairs (x, g(x)).
+    """Anderson's extrapolation of a fixed-point iteration x -> g(x) from pairs (x, g(x)) (Walker and Ni 2011).
 
     >>> anderson([(np.array([0.0]), np.array([1.0])), (np.array([1.0]), np.array([1.5]))])  # g(x) = 1 + x/2
     array([2.])
@@ -115,7 +115,7 @@ def anderson(history: list[tuple[Array, Array]]) -> Array:
 
 
 class _Expansion:
-    """Damped Newton on the mean, with the expected curvature where the observed one does not serve."""
+    """Damped Newton on the mean, with the Fisher curvature where the observed one does not serve."""
 
     def __init__(self, rule: Rule, process: Process, start: Any):
         self.rule, self.process = rule, process
@@ -214,7 +214,7 @@ class _Expansion:
         if self.there:  # the last step is too small to be looked at, but is known
             x, height = x + self.step, height + 0.5 * self.decrement
         q = self.process.gaussian(self.factor, x)
-        value = height - 0.5 * q.log_det - 0.5 * self.unexplained
+        value = height - 0.5 * q.log_det - 0.5 * self.unexplained  # paper, sections 3.2 and 3.3; Titsias 2009
         if not np.isfinite(value):
             raise InferenceError("the evidence is not finite at these hyperparameters")
         converged = self.there and not self.look.fisher

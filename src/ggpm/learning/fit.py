@@ -105,7 +105,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Learned:
+class SearchOutcome:
     """Outcome of a search for hyperparameters."""
 
     evidence: Evidence
@@ -142,7 +142,7 @@ def _stopped_early(message: str) -> Message:
     )
 
 
-def learn(evidence: Evidence, how: Search, others: Sequence[Array] = ()) -> Learned:
+def learn(evidence: Evidence, how: Search, others: Sequence[Array] = ()) -> SearchOutcome:
     """Hyperparameters from all rows at once; ``others`` are further thetas to begin from."""
     start, inverse_hessian = (evidence.theta, None) if callable(how.optimizer) else subset_start(evidence, others)
     objective = WarmObjective(evidence, None, inverse_hessian)
@@ -151,10 +151,10 @@ def learn(evidence: Evidence, how: Search, others: Sequence[Array] = ()) -> Lear
         report=how.report("leave-one-out" if evidence.objective == "loo" else "log evidence"),
     )  # fmt: skip
     notes = () if best.converged else (_stopped_early(best.message),)
-    return Learned(evidence.at(best.theta), objective.start, best.n_iter, best.converged, notes)
+    return SearchOutcome(evidence.at(best.theta), objective.start, best.n_iter, best.converged, notes)
 
 
-def learn_in_samples(evidence: Evidence, settings: Inducing, sample: NDArray[np.intp], how: Search) -> Learned:
+def learn_in_samples(evidence: Evidence, settings: Inducing, sample: NDArray[np.intp], how: Search) -> SearchOutcome:
     """Hyperparameters from samples, then from all rows; then with the inducing inputs, if asked for.
 
     Every search starts from the hyperparameters, the posterior and the curvature that the one before ended with.
@@ -189,7 +189,7 @@ def learn_in_samples(evidence: Evidence, settings: Inducing, sample: NDArray[np.
         found.append(joint)
     converged = all(o.converged for o in found)
     notes = () if converged else (_stopped_early(found[-1].message),)
-    return Learned(evidence, start, sum(o.n_iter for o in found), converged, notes)
+    return SearchOutcome(evidence, start, sum(o.n_iter for o in found), converged, notes)
 
 
 def _sizes(n: int, sample: int, settings: Inducing) -> list[int]:
@@ -229,7 +229,7 @@ def _move_inputs(
         process: Process = approximation.process
         assert isinstance(process, InducingProcess)
         of_kernels, of_family, inputs = process.gradients(approximation)
-        value, theta = here.with_prior(approximation.log_evidence, here.joined(of_kernels, of_family))
+        value, theta = here.with_prior(approximation.log_evidence, here.gradient_in_theta(of_kernels, of_family))
         return value, np.concatenate([theta, (inputs * spread).ravel()])
 
     best = maximise(

@@ -33,7 +33,11 @@ LEAST_INFORMATION = 1.0  # on a log-hyperparameter, nats: a first step is not lo
 
 
 class Hyperparameters:
-    """A family and kernels, whose log-hyperparameters are one vector theta, with priors on it."""
+    """A family and kernels, whose log-hyperparameters are one vector theta, with priors on it.
+
+    ``theta`` is scikit-learn's name for the log-hyperparameters of kernels; here the family's (`Family.log_hyper`)
+    follow them. It is not the natural parameter theta of a family, which no module above `ggpm.families` sees.
+    """
 
     family: Family
     kernels: list
@@ -116,7 +120,7 @@ class Evidence(Hyperparameters):
 
     def gradient(self, approximation: Approximation) -> Array:
         """Gradient of the log evidence in `theta`."""
-        return self.joined(*approximation.process.gradient(approximation))
+        return self.gradient_in_theta(*approximation.process.gradient(approximation))
 
     def evaluate(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
         """Evidence, its gradient in `theta` if asked for, and the approximation behind it."""
@@ -135,7 +139,7 @@ class Evidence(Hyperparameters):
         if not gradient:
             return float(cavities.log_densities(approximation, cavities.LEARNED).sum()), None, approximation
         values, cotangent = cavities.log_densities_and_cotangent(approximation)
-        pulled = self.joined(*approximation.process.pullback(approximation, cotangent))
+        pulled = self.gradient_in_theta(*approximation.process.pullback(approximation, cotangent))
         return float(values.sum()), pulled, approximation
 
     def inverse_information(self, approximation: Approximation) -> Array | None:
@@ -149,7 +153,7 @@ class Evidence(Hyperparameters):
         guess = (Q / np.maximum(w, LEAST_INFORMATION)) @ Q.T
         return guess if np.all(np.isfinite(guess)) else None
 
-    def joined(self, of_kernels: Array, of_family: Array) -> Array:
+    def gradient_in_theta(self, of_kernels: Array, of_family: Array) -> Array:
         """Gradients in the kernels' and the family's log-hyperparameters as one in `theta`."""
         return np.concatenate([of_kernels, of_family]) if self.family.learns_phi else of_kernels
 

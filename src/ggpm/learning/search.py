@@ -214,7 +214,7 @@ def _bfgs(H: Array, s: Array, y: Array) -> Array:
     if curvature <= 0:  # not convex along this step: nothing to learn from it
         return H
     E = np.eye(len(s)) - np.outer(s, y) / curvature
-    return E @ H @ E.T + np.outer(s, s) / curvature
+    return E @ H @ E.T + np.outer(s, s) / curvature  # Nocedal and Wright 2006, eq. (6.17)
 
 
 def _projected(x: Array, gradient: Array, bounds: Array) -> Array:

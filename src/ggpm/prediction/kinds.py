@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from ggpm.data.rows import batches
 from ggpm.families.base import Family
 from ggpm.families.special.quadrature import standard_normal_nodes
 from ggpm.families.support import Circle
-from ggpm.fields.dense.posterior import batches
 from ggpm.prediction.regions import log_density
 from ggpm.prediction.roots import integer_root, root
 

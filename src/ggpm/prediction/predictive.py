@@ -29,7 +29,7 @@ STRETCHED_NODES = 401
 
 
 class Predictive:
-    """p(y* | x*) for m rows: the family averaged over the full D×D Gaussian of the latent.
+    """p(y* | x*) for m rows: the family averaged over the full D×D Gaussian of the latent (paper, section 2.4).
 
     The same numbers come back every time, whatever the random state; only `sample` is random. Everywhere y is as the
     user has it (hours, percentages), not as the family encodes it.

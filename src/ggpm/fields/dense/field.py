@@ -194,6 +194,7 @@ class DenseProcess(Process):
         convergence.
         """
         U, residual = factor.U, look.u - look.x[0]
+        # paper, section 3.3: the new z is (I + U K)^-1 (u + U f), so that it moves by (I + U K)^-1 (u - z)
         step, decrement, check = self._two_decrements(U, residual, factor.solution.solve(residual))
         if abs(decrement - check) > CONSISTENT * decrement and residual.size <= DENSE_SIZE:
             with suppress(np.linalg.LinAlgError):  # singular: beyond double precision altogether
@@ -308,7 +309,7 @@ class DenseProcess(Process):
         s, _, phi = slopes.pullback(None, U_bar, value=True)
         # dL/dK_j = (z z^T - [(K+W)^-1]_jj + w z^T + z w^T)/2 = ((z+w)(z+w)^T - w w^T - [(K+W)^-1]_jj)/2
         terms = [(0.5, q.z)]
-        if rule.depends_on == "mean":  # the mode moves, by w = (I + U K)^-1 s in the kernel's directions
+        if rule.depends_on == "mean":  # the mode moves (GPML sec. 5.5.1), in the kernel's directions by (I + U K)^-1 s
             w = q.solution.solve(s)
             phi = phi + slopes.u_phi(self.K.dot(w))
             terms = [(0.5, q.z + w), (-0.5, w)]

@@ -45,7 +45,7 @@ class KroneckerSolution:
         b = symmetric_dot(self.K, rotated)
         for s, f in self.groups:
             if f is not None:
-                rotated[:, s] -= f.edge[:, None] * f.core(b[:, s])
+                rotated[:, s] -= f.scale[:, None] * f.unscaled_E_dot(b[:, s])
         return product(rotated, self.Q.T)
 
     def marginals(self) -> RotatedMarginals:

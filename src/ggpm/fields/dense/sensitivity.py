@@ -73,10 +73,10 @@ class BlockSensitivity:
             T = T.reshape(n * D, n * D)
         T.flat[:: n * D + 1] += 1.0
         self.T = T.reshape(n, D, n, D)
-        V = product(K.of(0), T) if K.joint else self._K_dot(T)
+        V = product(K.of(0), T) if K.joint else self._K_T()
         self.V = ((V + V.T) / 2).reshape(n, D, n, D)
 
-    def _K_dot(self, T: Array) -> Array:
+    def _K_T(self) -> Array:
         n, D = self.T.shape[:2]
         out = np.empty((n, D, n * D))
         for j in range(D):

@@ -108,14 +108,14 @@ def _settle_expansion(rule: Rule, problem: Problem, g: Array, V: Marginals | Non
 
 
 def _curvature(rule: Rule, problem: Problem, f: Array, own: Array, fisher: bool) -> tuple[Sites, Array, float]:
-    """Sites at f, U~ and log|I + U W|; with the expected curvature where the observed one leaves e no mode."""
-    for expected in (fisher, True):
+    """Sites at f, U~ and log|I + U W|; with the Fisher curvature where the observed one leaves e no mode."""
+    for with_fisher in (fisher, True):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            sites = rule.at(problem, f, None, expected)
+            sites = rule.at(problem, f, None, with_fisher)
         try:
             return sites, *_reduced(sites.U.dense(), own)
         except NotPositiveDefinite:
-            if expected:
+            if with_fisher:
                 raise
     raise AssertionError
 
