@@ -37,11 +37,15 @@ SUFFICIENT = 1e-4  # Armijo: the share of the predicted gain that a step must br
 # Relative sizes of differences of the objective that are rounding, seen over all families of the tests: of an
 # expansion, and of a bound, whose expectations are sums over nodes.
 ROUNDING, ROUNDING_OF_BOUND = 1e-13, 1e-12
-STALLED = 1e-10  # relative decrement below which a Newton search that comes no closer is at the limit of rounding
-ROUNDED = 1e-5  # a search for a bound that rounding stops has converged if its sites still move less than this
-IDLE = 8  # steps without coming closer after which rounding has stopped it
-HALVINGS = 30  # of a natural-gradient step
-MEMORY = 8  # earlier steps that the extrapolation looks at
+# Relative decrement below which a Newton search that comes no closer is at the limit of rounding; half of it is what is
+# left to gain in the objective.
+STALLED = 1e-10
+# A search for a bound that rounding stops has converged if its sites still move less than this: ten times the default
+# tolerance, and 1e-10 in the bound, which is stationary in them.
+ROUNDED = 1e-5
+IDLE = 8  # steps without coming closer by 30 % after which rounding is taken to have stopped it
+HALVINGS = 30  # of a natural-gradient step: the shortest is 2e-9 of it
+MEMORY = 8  # steps that the extrapolation looks at: each is a column of a least-squares problem and two copies of q
 
 
 def find(rule: Rule, process: Process, start: Any = None) -> Approximation:

@@ -24,7 +24,7 @@ __all__ = ["Fit"]
 Array = NDArray[np.float64]
 Report = Callable[[int, int, float], None]
 
-WARMUP_FROM = 1000  # rows below which a sample saves no time worth having
+WARMUP_FROM = 1000  # rows of a sample below which learning on it first saves no time worth having
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,13 @@ from ggpm.sites import Rule
 
 Array = NDArray[np.float64]
 
-SHORT_SEARCH = 12  # iterations after which starts are compared
+SHORT_SEARCH = 12  # iterations after which starts are compared: enough to see which climbs, not to finish
 # Relative precision of the optimum. Leave-one-out densities are not stationary in the sites, so that they are known
 # only about as well as the sites are; their statistical error is some hundred times as large as this.
 EVIDENCE_FTOL, LOO_FTOL = 1e-9, 1e-3
-SUBSET_FROM = 256  # rows from which the search for hyperparameters begins on a subset
+# Rows from which the search for hyperparameters begins on a subset, a quarter of them: below, a quarter says
+# little, and the information gives a start for less.
+SUBSET_FROM = 256
 SUBSET_SHARE = 0.5  # of the subset's inverse Hessian: that of all rows, four times as many, is about this (measured)
 INFORMED_MOST = 8  # hyperparameters; many are mostly length scales of features that do not matter, without information
 LEAST_INFORMATION = 1.0  # on a log-hyperparameter, nats: a first step is not longer than the gradient

@@ -13,10 +13,10 @@ from scipy.optimize import minimize
 Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]
 
-GTOL = 1e-5  # a projected gradient this small is an optimum
-SUFFICIENT = 1e-4  # Armijo: the share of the predicted rise that a step must bring
-SHORTEST = 2.0**-10  # the shortest part of a preconditioned step that is tried
-LONGEST = 1.0  # the first such step changes no logarithm by more than this
+GTOL = 1e-5  # a projected gradient this small, in nats per unit of a logarithm, is an optimum: SciPy's default
+SUFFICIENT = 1e-4  # Armijo: the share of the predicted rise that a step must bring (Nocedal & Wright 2006, alg. 3.1)
+SHORTEST = 2.0**-10  # the shortest part of a preconditioned step that is tried: then its Hessian is of no use
+LONGEST = 1.0  # the first such step changes no logarithm by more than this, a hyperparameter by a factor of e
 
 
 @dataclass(frozen=True)

@@ -31,16 +31,22 @@ from ggpm.sites.base import InferenceError, Problem, Rule, Sites
 Array = NDArray[np.float64]
 Solver = Callable[[KernelMatrices, Curvature], Solution]
 
-CHORD_SIZE = 256  # nD from which steps with an old factorisation pay
+CHORD_SIZE = 256  # nD from which steps with an old factorisation are tried; smaller ones are cheap to make anew
 # One factorisation costs about n / CHORD_... such steps, at most CHORD_MOST (measured, one thread)
 CHORD_COUPLED = 12
 CHORD_SINGLE = 120
 CHORD_MOST = 15
-CONSISTENT = 0.1  # two forms of the Newton decrement that differ by more than this share say that digits are lost
-DENSE_SIZE = 3000  # nD up to which a lost direction is computed again by elimination with pivoting
-CG_STEPS, CG_RTOL = 50, 1e-2  # conjugate gradients within a step: most steps, reduction of the residual
-STEP = 1e-4  # of log-hyperparameters, for differences of kernel matrices
-RESCALED = 0.5  # change of the log prior variance from which a start with rescaled sites is tried as well
+# Two forms of the Newton decrement that differ by more than this share say that digits are lost: a decrement decides
+# when to stop by its order of magnitude, so that one digit of it is enough.
+CONSISTENT = 0.1
+DENSE_SIZE = 3000  # nD up to which a lost direction is computed again by elimination with pivoting: 72 MB, 18 Gflop
+# Conjugate gradients within a step: most steps, and reduction of the residual, which need not be better than the step
+# is, whose curvature changes along it.
+CG_STEPS, CG_RTOL = 50, 1e-2
+STEP = 1e-4  # of log-hyperparameters, for differences of kernel matrices: four digits of a guess of the Hessian
+# Change of the log prior variance from which a start with rescaled sites is tried as well; it costs one factorisation,
+# and nearer by the sites as they are serve.
+RESCALED = 0.5
 
 
 @dataclass(frozen=True)

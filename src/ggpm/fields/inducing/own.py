@@ -29,8 +29,10 @@ from ggpm.sites.base import Problem, Rule, Sites
 Array = NDArray[np.float64]
 
 MOST_STEPS = 100  # of the search within rows; from any start that the tests try, fewer than 30 are taken
-CLOSE = 1e-11  # relative move of the rows' own latents that ends it
-MEMORY = 4  # steps that a row's extrapolation looks at
+# Relative move of the rows' own latents that ends it: what is left of it in the objective, its square, is rounding, and
+# in gradients, which are not stationary in it, 1e-11.
+CLOSE = 1e-11
+MEMORY = 4  # steps that a row's extrapolation looks at; a row has D + D² unknowns, mostly few
 
 
 @dataclass(frozen=True)

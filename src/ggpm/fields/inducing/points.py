@@ -14,7 +14,8 @@ from ggpm import kernels as kernels_module
 
 Array = NDArray[np.float64]
 
-LLOYD_STEPS = 25  # steps of k-means after its seeding; more changes little
+# Most steps of k-means after its seeding: the points need only cover the rows, not be the best centres.
+LLOYD_STEPS = 25
 
 
 @dataclass(frozen=True)
