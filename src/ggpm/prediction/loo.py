@@ -29,11 +29,13 @@ __all__ = ["LeaveOneOut"]
 
 Array = NDArray[np.float64]
 
-NEIGHBOURS = 8  # rows that answer to the absence of another, if not told: differences to refits are then below 0.006
+# Rows that answer to the absence of another, if not told: differences to refits are then below 0.006 nats per row
+# (docs/inference.md, which has the other numbers here too).
+NEIGHBOURS = 8
 COUPLED_MAX_ORDER = 400  # nD up to which they do if D > 1: their inference costs tens of milliseconds per row there
 # Factorised sites leave out how a row's latents answer to each other, so that the absence of a row moves the sites of
 # others at first order: twice as many answer until that moves the density by less than SETTLED nats, the size of
-# what plain cavities are off by (docs/inference.md), and up to an nD whose square is the limit of memory.
+# what plain cavities are off by, and up to an nD whose square is the limit of memory.
 FACTORISED_NEIGHBOURS, SETTLED, FACTORISED_MAX_ORDER = (8, 16, 32, 64), 0.01, 4000
 
 

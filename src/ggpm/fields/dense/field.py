@@ -343,17 +343,17 @@ class DenseProcess(Process):
         a, q, rule, L = approximation, approximation.q, approximation.rule, cotangent
         moved = q.solution.sensitivity()
         slopes = rule.slopes(self.problem, q.mean, q.marginals, a.look.sites)
-        V_0, U_0 = moved.shaped(L.V), moved.shaped(L.U)
+        V_0, U_0 = moved.in_own_shape(L.V), moved.in_own_shape(L.U)
 
         def sites(m_bar: Array, V_bar: Array) -> tuple[Array, Marginals]:
-            U_bar = U_0 - moved.spread(V_bar)
+            U_bar = U_0 - moved.sandwich(V_bar)
             return L.z + self.K.dot(m_bar), Diagonal(U_bar) if U_bar.ndim == 2 else Blocks(U_bar)
 
         def turn(m_bar: Array, V_bar: Array) -> tuple[Array, Array]:
             z_bar, U_bar = sites(m_bar, V_bar)
-            f_bar, spread, _ = slopes.pullback(z_bar, U_bar, phi=False)
+            f_bar, V_more, _ = slopes.pullback(z_bar, U_bar, phi=False)
             m_new = q.solution.solve(L.mean - q.U.dot(L.z) + f_bar + q.U.dot(z_bar))
-            return m_new, V_0 if spread is None else V_0 + moved.shaped(spread)
+            return m_new, V_0 if V_more is None else V_0 + moved.in_own_shape(V_more)
 
         m_bar, V_bar = turn(np.zeros_like(L.mean), V_0 if rule.depends_on != "covariance" else np.zeros_like(V_0))
         if rule.depends_on == "covariance":

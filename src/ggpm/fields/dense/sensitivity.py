@@ -35,11 +35,11 @@ class DiagonalSensitivity:
             self.V.append((V + V.T) / 2)
         self.V_squared = [v * v for v in self.V]
 
-    def shaped(self, V_bar: Array) -> Array:
+    def in_own_shape(self, V_bar: Array) -> Array:
         """A derivative (n, D, D) in the shape that this works in."""
         return np.ascontiguousarray(np.einsum("njj->nj", V_bar)) if V_bar.ndim == 3 else V_bar
 
-    def spread(self, V_bar: Array) -> Array:
+    def sandwich(self, V_bar: Array) -> Array:
         """``V V_bar V`` within rows."""
         return np.stack([symmetric_dot(v2, V_bar[:, j]) for j, v2 in enumerate(self.V_squared)], axis=1)
 
@@ -83,11 +83,11 @@ class BlockSensitivity:
             out[:, j] = product(self.K.of(j), np.ascontiguousarray(self.T[:, j].reshape(n, n * D)))
         return out.reshape(n * D, n * D)
 
-    def shaped(self, V_bar: Array) -> Array:
+    def in_own_shape(self, V_bar: Array) -> Array:
         """A derivative (n, D, D), or (n, D) of diagonals, in the shape that this works in."""
         return V_bar if V_bar.ndim == 3 else V_bar[:, :, None] * np.eye(V_bar.shape[1])
 
-    def spread(self, V_bar: Array) -> Array:
+    def sandwich(self, V_bar: Array) -> Array:
         """``V V_bar V`` within rows."""
         n, D = V_bar.shape[:2]
         left = (self.V.swapaxes(1, 2).reshape(n, n, D, D) @ V_bar).swapaxes(1, 2).reshape(n, D, n * D)
