@@ -90,4 +90,4 @@ def with_inputs(evidence, Z):
 def gradients(evidence, a):
     """Gradient in theta and in the inducing inputs."""
     of_kernels, of_family, inputs = a.process.gradients(a)
-    return evidence.joined(of_kernels, of_family), inputs
+    return evidence.gradient_in_theta(of_kernels, of_family), inputs

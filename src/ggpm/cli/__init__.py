@@ -25,11 +25,11 @@ from ggpm import __version__
 from ggpm.cli.terminal import Fault, Waiting, in_flags, plain, tell, warnings_told
 from ggpm.data.tables import (
     TableError,
-    beside,
     column_as_numbers,
     features_of,
     kept_columns,
     read_table,
+    side_by_side,
     split_columns,
     target_of,
     write_table,
@@ -254,7 +254,7 @@ def predict(
     extra = None if offset is None else column_as_numbers(table, offset, data)
     kept = kept_columns(table, keep, path=data)
     with Waiting(f"predicting {len(X)} rows"):
-        summary = beside(kept, fitted.summary(X, level=level, offset=extra))
+        summary = side_by_side(kept, fitted.summary(X, level=level, offset=extra))
     if out is not None:
         write_table(summary, out)
         tell({"out": out, "rows": len(summary), "columns": list(summary.columns)}, as_json)

@@ -1,4 +1,4 @@
-"""What the ``ggpm`` command says: results, progress, warnings and errors, in its own words."""
+"""Words of the ``ggpm`` command: results, progress, warnings and errors."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def as_numbers(value: Any, name: str, what: str) -> NDArray[np.float64]:
 
 
 def as_offset(offset: Any, n: int, D: int, name: str = "offset") -> NDArray[np.float64]:
-    """What is added to the latent of n rows, (n, D); None is zero.
+    """Offset that is added to the latent of n rows, (n, D); None is zero.
 
     >>> as_offset([1.0, 2.0], 2, 3)
     array([[1., 1., 1.],

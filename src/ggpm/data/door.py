@@ -1,4 +1,4 @@
-"""From what a user passes to `fit` to checked chunks of rows."""
+"""The door: checks that turn what a user passes to `fit` into chunks of encoded rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Columns:
-    """What is known of the columns of X."""
+    """Number and names of the columns of X."""
 
     count: int
     names: tuple[str, ...] | None = None
@@ -28,7 +28,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Target:
-    """What is known of y: the names of its columns, the kind of frame it came in, and its labels (classifiers)."""
+    """Names of the columns of y, the kind of frame it came in, and its labels (classifiers)."""
 
     names: list[str] | None = None
     kind: str | None = None
@@ -96,7 +96,7 @@ def codes_of(y: Any, classes: NDArray) -> Array:
 # ---- what is looked at before the family is known -----------------------------------------------------------------
 
 
-def survey(chunk: Chunk, n_features: int, labels: bool) -> dict[str, Any]:
+def facts_about_y(chunk: Chunk, n_features: int, labels: bool) -> dict[str, Any]:
     """Facts about the raw y of one chunk: its labels, or the rows that hold its largest values."""
     checked_inputs(chunk, n_features)
     y = np.asarray(chunk.y)
@@ -118,8 +118,8 @@ def survey(chunk: Chunk, n_features: int, labels: bool) -> dict[str, Any]:
     return {"extremes": y[np.unique(np.concatenate([flat.argmax(axis=0), flat.argmin(axis=0)]))]}
 
 
-def take(chunk: Chunk, indices: NDArray[np.int64]) -> Chunk:
-    """The rows of a chunk whose numbers, among all rows, are in a sorted list."""
+def rows_with_numbers(chunk: Chunk, indices: NDArray[np.int64]) -> Chunk:
+    """Rows of a chunk whose numbers, among all rows, are in a sorted list."""
     first, last = np.searchsorted(indices, [chunk.start, chunk.start + len(chunk)])
     rows = indices[first:last] - chunk.start
     return Chunk(
@@ -132,11 +132,11 @@ def take(chunk: Chunk, indices: NDArray[np.int64]) -> Chunk:
 
 def take_rows(rows: Rows, indices: NDArray[np.int64]) -> Chunk:
     """The rows with these numbers, in the order of their numbers, as one chunk."""
-    return joined(rows.collect(take, (np.sort(indices),)))
+    return concatenated(rows.collect(rows_with_numbers, (np.sort(indices),)))
 
 
-def joined(chunks: list[Chunk]) -> Chunk:
-    """Chunks as one."""
+def concatenated(chunks: list[Chunk]) -> Chunk:
+    """Chunks one after the other, as one chunk whose rows are numbered from 0."""
     return Chunk(
         np.concatenate([c.X for c in chunks]),
         np.concatenate([c.y for c in chunks]),

@@ -1,4 +1,4 @@
-"""What kind of collection X is, found out without importing Dask."""
+"""Tests of the kind of collection that X is, without importing Dask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the rows live: one map-reduce interface over chunks of rows, and the arrays in this process.
+"""Sources of rows: one map-reduce interface over chunks, wherever they live, and the arrays in this process.
 
 A task is a function of a chunk and some small arguments that returns a dictionary of arrays; a source of rows
 runs it on every chunk and adds the results up. Every sum carries its own rounding error along (`Total`), so

@@ -14,8 +14,8 @@ from ggpm.data.files import replacing
 from ggpm.data.text import did_you_mean
 
 __all__ = [
-    "TableError", "beside", "column_as_numbers", "features_of", "kept_columns", "read_table", "split_columns",
-    "target_of", "write_table",
+    "TableError", "beside", "column_as_numbers", "features_of", "kept_columns", "read_table", "side_by_side",
+    "split_columns", "target_of", "write_table",
 ]  # fmt: skip
 
 MAX_COLUMNS = 10_000
@@ -180,11 +180,11 @@ def kept_columns(table: Any, names: str | None, *, path: Any) -> Any:
     return table[chosen]
 
 
-def beside(kept: Any, summary: Any) -> Any:
+def side_by_side(kept: Any, summary: Any) -> Any:
     """Kept columns and predictions in one table; a name that both have is an error.
 
     >>> import pandas
-    >>> beside(pandas.DataFrame({"id": ["a"]}), pandas.DataFrame({"mean": [0.5]})).columns.tolist()
+    >>> side_by_side(pandas.DataFrame({"id": ["a"]}), pandas.DataFrame({"mean": [0.5]})).columns.tolist()
     ['id', 'mean']
     """
     import pandas as pd
@@ -193,6 +193,9 @@ def beside(kept: Any, summary: Any) -> Any:
     if both:
         raise TableError(f"column {both[0]!r} cannot be kept: the predictions have one of that name. Rename it first.")
     return pd.concat([kept.reset_index(drop=True), summary.reset_index(drop=True)], axis=1)
+
+
+beside = side_by_side  # its name in version 0.1
 
 
 def target_of(table: Any, names: Sequence[str], *, labels: bool, path: Any, like: NDArray | None = None) -> Any:

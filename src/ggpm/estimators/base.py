@@ -33,7 +33,7 @@ from ggpm.fields.inducing.points import settings_of
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.kernels import median_distance, resolve_kernel, shorter_starts
 from ggpm.learning import priors
-from ggpm.learning.fit import Fit, Learned, Search, learn, learn_in_samples
+from ggpm.learning.fit import Fit, Search, SearchOutcome, learn, learn_in_samples
 from ggpm.learning.objective import Evidence
 from ggpm.prediction.loo import LeaveOneOut, leave_one_out
 from ggpm.prediction.predictive import Predictive
@@ -43,7 +43,7 @@ Array = NDArray[np.float64]
 
 
 class GGP(FramedOutput, BaseEstimator):
-    """What the three estimators share: learning, the latent posterior, predictive distributions."""
+    """Base of the three estimators: learning, the latent posterior, predictive distributions."""
 
     listener: Callable[[str, int, int, float], None] | None = None
     """Called during the search with (what, run, evaluation, value); set by progress bars."""
@@ -155,7 +155,7 @@ class GGP(FramedOutput, BaseEstimator):
         check_consistent_length(X, encoded)
         field = DenseField(X, encoded, as_offset(offset, len(X), family.latent_dim))
         evidence = self._evidence(family, X, field)
-        learned = Learned(evidence)
+        learned = SearchOutcome(evidence)
         if self.optimizer is not None and evidence.theta.size:
             seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
             others = shorter_starts(evidence.theta) if self.kernel is None else []
@@ -192,13 +192,13 @@ class GGP(FramedOutput, BaseEstimator):
         if Z is None:
             Z = settings.choose(picked.X, kernels, int(rng.integers(2**31 - 1)))
         evidence = self._evidence(family, picked.X, InducingField(rows, Z, settings.jitter))
-        learned = Learned(evidence)
+        learned = SearchOutcome(evidence)
         if self.optimizer is not None:
             learned = learn_in_samples(evidence, settings, sample, self._search(rng))
         return learned.fit(columns, Target(names, frames.kind_of(y), classes))
 
     def _evidence(self, family: Family, X: Array, field: Field) -> Evidence:
-        """What is to be maximised; X are the rows that the kernel's scale is taken from."""
+        """The evidence to maximise; X are the rows that the kernel's scale is taken from."""
         kernels = resolve_kernel(self.kernel, family.latent_dim, X)
         names, length = priors.names_of(kernels, family), median_distance(X) if self.kernel is None else 1.0
         prior = priors.resolve(self.priors, names, self.kernel is None, family, length)
@@ -237,7 +237,7 @@ class GGP(FramedOutput, BaseEstimator):
         ]
 
     def _report(self, what: str) -> Callable[[int, int, float], None] | None:
-        """What the search calls after every evaluation with (run, evaluation, value)."""
+        """Function that the search calls after every evaluation with (run, evaluation, value), or None."""
         if self.listener is not None:
             return partial(self.listener, what)
         return partial(_print_progress, what) if self.verbose else None

@@ -10,7 +10,7 @@ from sklearn.utils.validation import _check_feature_names, check_consistent_leng
 
 from ggpm.data import frames
 from ggpm.data.checks import as_numbers
-from ggpm.data.door import Columns, Preparation, Target, survey, take_rows
+from ggpm.data.door import Columns, Preparation, Target, facts_about_y, take_rows
 from ggpm.data.kinds import is_dask, is_streamed
 from ggpm.data.rows import ArrayRows, Chunk, Rows
 from ggpm.families.base import Family
@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 def columns_of(checked: Any) -> Columns:
-    """What scikit-learn's validation noted on an estimator."""
+    """Columns of X as scikit-learn's validation noted them on an estimator."""
     names = getattr(checked, "feature_names_in_", None)
     return Columns(int(checked.n_features_in_), None if names is None else tuple(map(str, names)))
 
@@ -65,7 +65,7 @@ def prepared(
     estimator: Any, raw: Rows, y: Any, sample: NDArray[np.intp], labels: bool
 ) -> tuple[Family, NDArray | None, Rows, Chunk]:
     """The family bound to the data, the labels (classifiers), all rows encoded, and the encoded sample of them."""
-    facts = raw.collect(survey, (raw.n_features, labels))
+    facts = raw.collect(facts_about_y, (raw.n_features, labels))
     picked = take_rows(raw, sample)
     if isinstance(raw, ArrayRows) and not isinstance(raw.y, np.memmap):
         family, _, classes = estimator.resolve_family(y)
@@ -79,5 +79,5 @@ def prepared(
 
 
 def target_of(y: Any, classes: NDArray | None = None) -> Target:
-    """What y itself tells."""
+    """Names and kind of y as it came from the user, with the labels of a classifier."""
     return Target(frames.names_of(y), frames.kind_of(y), classes)

@@ -11,7 +11,7 @@ from ggpm.data.kinds import is_dask
 
 
 class FramedOutput:
-    """What an estimator needs to give its predictions names: `set_output` and `summary`."""
+    """Methods that give predictions names and containers: `set_output` and `summary`."""
 
     target_names_: list[str] | None = None
 

@@ -163,7 +163,7 @@ class Derivatives:
                 f"{theta.shape} for one row (eta is a number where latent_dim is 1, else a vector)."
             )
         log_h = self._number("log_base_measure", self.family.log_base_measure(y, self.phi(log_hyper)))
-        # paper eq. (2): h(y, phi) exp{[T(y)^T theta - b(theta)]/a(phi)}
+        # paper eq. (1): h(y, phi) exp{[T(y)^T theta - b(theta)]/a(phi)}
         return self.scale(log_hyper, y) * (jnp.sum(T * theta) - self.b(log_hyper, theta)) + log_h
 
     def _curvature(self, log_hyper: Any, eta: Any, y: Any, expected: bool) -> Any:

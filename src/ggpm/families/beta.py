@@ -61,9 +61,9 @@ class Beta(ScalarFamily):
 
     def _pieces(self, xi: Array) -> tuple[Array, ...]:
         """mu, v = mu (1-mu), 1 - 2 mu, and the polygammas psi', psi'' at 1 + a and 1 + b."""
-        mu, nu = expit(xi), expit(-xi)
-        a, b = 1.0 + self.phi * mu, 1.0 + self.phi * nu
-        return mu, mu * nu, nu - mu, trigamma(a), trigamma(b), tetragamma(a), tetragamma(b)
+        mu, one_minus_mu = expit(xi), expit(-xi)
+        a, b = 1.0 + self.phi * mu, 1.0 + self.phi * one_minus_mu
+        return mu, mu * one_minus_mu, one_minus_mu - mu, trigamma(a), trigamma(b), tetragamma(a), tetragamma(b)
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
         phi = np.asarray(self.phi, dtype=float)
@@ -93,10 +93,10 @@ class Beta(ScalarFamily):
 
     def information(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         mu, v, c, pa, pb, ppa, ppb = self._pieces(xi)
-        nu, f, zero = expit(-xi), self.phi * v, 0.0 * y
-        info = f * f * (pa + pb) + mu**2 + nu**2  # phi² v² (psi'(a) + psi'(b))
+        one_minus_mu, f, zero = expit(-xi), self.phi * v, 0.0 * y
+        info = f * f * (pa + pb) + mu**2 + one_minus_mu**2  # phi² v² (psi'(a) + psi'(b))
         info_xi = 2.0 * c * f * f * (pa + pb) + f**3 * (ppa - ppb) - 2.0 * v * c
-        info_phi = f * f * (2.0 * (pa + pb) + self.phi * (mu * ppa + nu * ppb))
+        info_phi = f * f * (2.0 * (pa + pb) + self.phi * (mu * ppa + one_minus_mu * ppb))
         return info + zero, info_xi + zero, (info_phi + zero)[..., None]
 
     def expansion(self, y: Array) -> Array:

@@ -33,7 +33,7 @@ NU2_MAX = 1e8
 
 
 class Curvature(Protocol):
-    """What every shape of curvature can do."""
+    """Methods that every shape of curvature has."""
 
     def dot(self, f: Array) -> Array:
         """``U_i f_i`` for every row."""
@@ -48,7 +48,7 @@ class Curvature(Protocol):
         ...
 
     def semidefinite(self) -> NDArray[np.bool_]:
-        """Which rows are positive semidefinite."""
+        """Mask of the rows that are positive semidefinite."""
         ...
 
     def select(self, keep: NDArray[np.bool_], other: Curvature) -> Curvature:

@@ -19,10 +19,10 @@ class VonMisesFisher(Family):
 
     ========  ==============================================================================================
     support   (n, d) rows of unit length, d >= 2
-    T, b, h   y, log I_nu(|theta|) - nu log |theta| with nu = d/2 - 1, (2 pi)^(-d/2)
+    T, b, h   y, log I_r(|theta|) - r log |theta| with order r = d/2 - 1, (2 pi)^(-d/2)
     a         1
     link      theta = eta (canonical), D = d
-    U         c1 I - rho omega omega^T, omega = eta/kappa, c1 = A/kappa, rho = c1 - A', A = I_{nu+1}/I_nu
+    U         c1 I - rho omega omega^T, omega = eta/kappa, c1 = A/kappa, rho = c1 - A', A = I_{r+1}/I_r
     ========  ==============================================================================================
 
     Densities are per unit of surface of the sphere; for d = 2 this is the von Mises density per radian.
@@ -52,38 +52,38 @@ class VonMisesFisher(Family):
 
     @staticmethod
     def _polar(eta: Array) -> tuple[float, Array, Array]:
-        """The Bessel order nu, kappa, and omega; the first axis where kappa = 0."""
+        """The order d/2 - 1 of the Bessel function, kappa, and omega, which is the first axis where kappa = 0."""
         d = eta.shape[-1]
         kappa = np.linalg.norm(eta, axis=-1)
         safe = np.where(kappa > 0, kappa, 1.0)[..., None]
         return d / 2 - 1, kappa, np.where(kappa[..., None] > 0, eta / safe, np.eye(d)[0])
 
     def log_prob(self, eta: Array, y: Array) -> Array:
-        nu, kappa, omega = self._polar(eta)
-        log_area = math.log(2.0) + (nu + 1.0) * math.log(math.pi) - float(gammaln(nu + 1.0))
+        order, kappa, omega = self._polar(eta)
+        log_area = math.log(2.0) + (order + 1.0) * math.log(math.pi) - float(gammaln(order + 1.0))
         # kappa (omega^T y - 1) = -kappa |y - omega|^2/2, and the normaliser without its factor e^kappa
         fit = -0.5 * kappa * np.sum((y - omega) ** 2, axis=-1)
-        return fit - log_bessel(nu, kappa) - log_area
+        return fit - log_bessel(order, kappa) - log_area
 
     def u(self, eta: Array, y: Array) -> Array:
-        nu, kappa, omega = self._polar(eta)
+        order, kappa, omega = self._polar(eta)
         delta = y - omega
         across = delta - np.sum(delta * omega, axis=-1, keepdims=True) * omega
         # omega^T y - A = (1 - A) - |delta|^2/2 keeps its digits as A -> 1
-        radial = bessel_ratio(nu, kappa).one_minus_A - 0.5 * np.sum(delta**2, axis=-1)
+        radial = bessel_ratio(order, kappa).one_minus_A - 0.5 * np.sum(delta**2, axis=-1)
         return radial[..., None] * omega + across
 
     def U(self, eta: Array, y: Array, expected: bool = False) -> RankOne:
-        nu, kappa, omega = self._polar(np.broadcast_to(eta, np.broadcast_shapes(eta.shape, y.shape)))
-        ratio = bessel_ratio(nu, kappa)
+        order, kappa, omega = self._polar(np.broadcast_to(eta, np.broadcast_shapes(eta.shape, y.shape)))
+        ratio = bessel_ratio(order, kappa)
         gamma = np.repeat(ratio.c1[..., None], omega.shape[-1], axis=-1)
         return RankOne(
             gamma, omega, ratio.rho, nu=np.sqrt(ratio.rho / ratio.c1)[..., None] * omega, gap=ratio.slope_over_c1
         )
 
     def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
-        nu, kappa, omega = self._polar(eta)
-        ratio, along = bessel_ratio(nu, kappa), V.dot(omega)
+        order, kappa, omega = self._polar(eta)
+        ratio, along = bessel_ratio(order, kappa), V.dot(omega)
         v_rr = np.sum(omega * along, axis=-1)
         # <V, U> = A' V_rr + c1 V_tt; turning omega by a small t changes it by -2 rho t^T V omega. V_tt is the trace
         # over an orthonormal basis of the tangents (columns of a reflection that takes omega to an axis): tr V - V_rr
@@ -106,8 +106,8 @@ class VonMisesFisher(Family):
 
     # ---- in the space of y -------------------------------------------------------------------------------
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
-        nu, kappa, omega = self._polar(eta)
-        return bessel_ratio(nu, kappa).A[..., None] * omega
+        order, kappa, omega = self._polar(eta)
+        return bessel_ratio(order, kappa).A[..., None] * omega
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         """Covariance of the unit vector: the second derivative of b, which is U."""

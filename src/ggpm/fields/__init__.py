@@ -1,1 +1,1 @@
-"""Fields: how the latents of all rows hang together."""
+"""Fields: priors that tie the latents of all rows together."""

@@ -1,4 +1,4 @@
-"""Fields: how the latents of all rows hang together.
+"""Fields: priors that tie the latents of all rows together.
 
 A `Field` is rows and a layout. Under a family and kernels it becomes a `Process`: the prior of the rows' latents,
 and the Gaussian posteriors that sites make of it. A process asks a site rule for the sites of its rows and does the
@@ -51,7 +51,7 @@ class Approximation:
 
     @property
     def start(self) -> Any:
-        """What `find` takes as the start of a search nearby."""
+        """Start that `find` takes for a search nearby."""
         return self.process.remember(self)
 
 
@@ -84,7 +84,7 @@ class Process(ABC):
     looks_are_cheap: bool = True
     """Whether a look costs little beside a factorisation, so that starts may be compared with the prior mean."""
     chord_steps: float = 0.0
-    """How many steps with an old factorisation cost as much as a new one."""
+    """Number of steps with an old factorisation that cost as much as a new one."""
 
     # ---- expansions: the search for a mean -----------------------------------------------------------------------
     @abstractmethod
@@ -96,7 +96,7 @@ class Process(ABC):
         """The sites at a point, under the covariances of q where the rule depends on them.
 
         A look has the point ``x``, the ``objective`` there (the log-likelihood that the rule stands for, less the
-        prior's energy) and ``fisher``, whether the expected curvature was asked for; the rest is the process's own.
+        prior's energy) and ``fisher``, whether the Fisher curvature was asked for; the rest is the process's own.
         Without ``curvature`` the precision of the sites is not asked for.
         """
 
@@ -164,7 +164,7 @@ class Process(ABC):
     # ---- from one process to another -----------------------------------------------------------------------------
     @abstractmethod
     def remember(self, approximation: Approximation) -> Any:
-        """What a search under other hyperparameters may start from."""
+        """Start for a search under other hyperparameters, for `resume` or `resume_natural`."""
 
     @abstractmethod
     def resume(self, start: Any) -> tuple[Array, Array | None]:
@@ -189,7 +189,7 @@ class Process(ABC):
 
     @abstractmethod
     def posterior(self, approximation: Approximation) -> Any:
-        """What predictions need."""
+        """Posterior for predictions, with a method ``latent(X)``."""
 
 
 def add(a: Natural, b: Natural, t: float) -> Natural:

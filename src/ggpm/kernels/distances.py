@@ -1,4 +1,4 @@
-"""What pairs of points have whatever the hyperparameters: computed once and shared by all kernels of a fit."""
+"""Distances and inner products of pairs of points, computed once and shared by all kernels of a fit."""
 
 from __future__ import annotations
 

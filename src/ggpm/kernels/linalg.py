@@ -17,10 +17,12 @@ from scipy.linalg import blas, lapack
 
 Array = NDArray[np.float64]
 
-_FEW_COLUMNS = 4  # up to this many, products of a symmetric matrix and a column are faster than with all at once
-_STRIP = 128  # rows or columns that are worked on at a time in elementwise steps
+# Up to so many columns, products of a symmetric matrix with one at a time are faster than with all at once: with four
+# they take 0.5 to 0.8 of the time for n = 300 to 2000, and as long with about ten (one thread).
+_FEW_COLUMNS = 4
+_STRIP = 128  # rows or columns that are worked on at a time in elementwise steps: 1 MB of a matrix of order 1000
 _UPPER = np.triu(np.ones((_STRIP, _STRIP), dtype=bool), 1)
-_LEAF = 80  # order below which a triangular inverse is left to LAPACK
+_LEAF = 80  # order below which a triangular inverse is left to LAPACK; 20 to 160 are within a sixth of it (n = 300)
 
 
 class NotPositiveDefinite(np.linalg.LinAlgError):

@@ -5,8 +5,8 @@ Dividing row i's own site out of its posterior marginal leaves the *cavity*, the
     V_c = (V_ii^-1 - U_i)^-1,        m_c = m_i - V_c z_i,
     log p(y_i | y_-i) = log of the integral of p(y_i | f) N(f | m_c, V_c).
 
-For Taylor inference (and the Gaussian family) that is exactly the result of a refit, because the sites of the
-other rows do not depend on row i; for Laplace and variational inference it is first order in their change.
+For Taylor inference (and the Gaussian family, GPML eq. (5.12)) that is exactly the result of a refit, because the sites
+of the other rows do not depend on row i; for Laplace and variational inference it is first order in their change.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 the log-likelihood (Taylor, Laplace) look at the mean alone: the search is a Newton iteration on it, and
 
     evidence = objective at the mean - 1/2 log|I + U K| - 1/2 sum_i <U_i, variance that the field leaves out>,
-    objective = sum_i log p_i - 1/2 m^T K^-1 m                                               (paper eq. (29)).
+    objective = sum_i log p_i - 1/2 m^T K^-1 m                                 (paper, sections 3.2 and 3.3).
 
 Rules that depend on the covariance climb the evidence lower bound in the natural parameters of q,
 
@@ -36,11 +36,15 @@ SUFFICIENT = 1e-4  # Armijo: the share of the predicted gain that a step must br
 # Relative sizes of differences of the objective that are rounding, seen over all families of the tests: of an
 # expansion, and of a bound, whose expectations are sums over nodes.
 ROUNDING, ROUNDING_OF_BOUND = 1e-13, 1e-12
-STALLED = 1e-10  # relative decrement below which a Newton search that comes no closer is at the limit of rounding
-ROUNDED = 1e-5  # a search for a bound that rounding stops has converged if its sites still move less than this
-IDLE = 8  # steps without coming closer after which rounding has stopped it
-HALVINGS = 30  # of a natural-gradient step
-MEMORY = 8  # earlier steps that the extrapolation looks at
+# Relative decrement below which a Newton search that comes no closer is at the limit of rounding; half of it is what is
+# left to gain in the objective.
+STALLED = 1e-10
+# A search for a bound that rounding stops has converged if its sites still move less than this: ten times the default
+# tolerance, and 1e-10 in the bound, which is stationary in them.
+ROUNDED = 1e-5
+IDLE = 8  # steps without coming closer by 30 % after which rounding is taken to have stopped it
+HALVINGS = 30  # of a natural-gradient step: the shortest is 2e-9 of it
+MEMORY = 8  # steps that the extrapolation looks at: each is a column of a least-squares problem and two copies of q
 
 
 def find(rule: Rule, process: Process, start: Any = None) -> Approximation:
@@ -77,7 +81,7 @@ def line_search(trials: Iterable[Trial], floor: float, slope: float) -> Trial | 
 
 
 def anderson(history: list[tuple[Array, Array]]) -> Array:
-    """Anderson's extrapolation of a fixed-point iteration x -> g(x) from pairs (x, g(x)).
+    """Anderson's extrapolation of a fixed-point iteration x -> g(x) from pairs (x, g(x)) (Walker and Ni 2011).
 
     >>> anderson([(np.array([0.0]), np.array([1.0])), (np.array([1.0]), np.array([1.5]))])  # g(x) = 1 + x/2
     array([2.])
@@ -95,7 +99,7 @@ def anderson(history: list[tuple[Array, Array]]) -> Array:
 
 
 class _Expansion:
-    """Damped Newton on the mean, with the expected curvature where the observed one does not serve."""
+    """Damped Newton on the mean, with the Fisher curvature where the observed one does not serve."""
 
     def __init__(self, rule: Rule, process: Process, start: Any):
         self.rule, self.process = rule, process
@@ -197,7 +201,7 @@ class _Expansion:
         if self.there:  # the last step is too small to be looked at, but is known
             x, height = x + self.step, height + 0.5 * self.decrement
         q = self.process.gaussian(self.factor, x)
-        value = height - 0.5 * q.log_det - 0.5 * self.unexplained
+        value = height - 0.5 * q.log_det - 0.5 * self.unexplained  # paper, sections 3.2 and 3.3; Titsias 2009
         if not np.isfinite(value):
             raise InferenceError("the evidence is not finite at these hyperparameters")
         converged = self.there and not self.look.fisher

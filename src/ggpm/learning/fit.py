@@ -1,4 +1,4 @@
-"""`Fit`: what a fit found, in one frozen object, and how hyperparameters are learned on the way to it."""
+"""`Fit`, the result of a fit in one frozen object, and the searches for hyperparameters that lead to it."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ __all__ = ["Fit"]
 Array = NDArray[np.float64]
 Report = Callable[[int, int, float], None]
 
-WARMUP_FROM = 1000  # rows below which a sample saves no time worth having
+WARMUP_FROM = 1000  # rows of a sample below which learning on it first saves no time worth having
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What a fit found: what predictions, files, plots and the command line read, and nothing else."""
+    """Result of a fit: all that predictions, files, plots and the command line read."""
 
     evidence: Evidence
     """Family, kernels, site rule and rows, at the learned hyperparameters."""
     posterior: Any
-    """From new rows to their latent: a `DensePosterior` or an `InducingPosterior`."""
+    """Posterior that gives the latent at new rows: a `DensePosterior` or an `InducingPosterior`."""
     log_evidence: float
     n_iter: int
     """Iterations of the search for hyperparameters."""
     converged: bool
     """Whether hyperparameters and sites both did."""
     columns: Columns
-    """What the door learned of X."""
+    """Columns of X, as the door saw them."""
     target: Target
-    """What the door learned of y."""
+    """Columns and labels of y, as the door saw them."""
     notes: tuple[str, ...] = ()
-    """What did not go as it should, in words for the user."""
+    """Warnings of what did not go as it should, in words for the user."""
     found: Approximation | None = field(default=None, repr=False, compare=False)
     """The approximation behind the posterior, while it is at hand; never stored."""
 
@@ -95,22 +95,22 @@ class RowsNotStored(Field):
 
 @dataclass(frozen=True)
 class Search:
-    """How to search for hyperparameters."""
+    """Settings of a search for hyperparameters."""
 
     optimizer: Any
     n_restarts: int
     rng: np.random.Generator | None
     report: Callable[[str], Report | None]
-    """From what is being searched on to what is called after every evaluation."""
+    """Function that takes the name of a search and returns what is called after every evaluation of it, or None."""
 
 
 @dataclass(frozen=True)
-class Learned:
-    """Where a search for hyperparameters ended."""
+class SearchOutcome:
+    """Outcome of a search for hyperparameters."""
 
     evidence: Evidence
     start: Any = None
-    """What a search for sites may start from there."""
+    """Start for a search for sites there."""
     n_iter: int = 0
     converged: bool = True
     notes: tuple[str, ...] = ()
@@ -142,7 +142,7 @@ def _stopped_early(message: str) -> Message:
     )
 
 
-def learn(evidence: Evidence, how: Search, others: Sequence[Array] = ()) -> Learned:
+def learn(evidence: Evidence, how: Search, others: Sequence[Array] = ()) -> SearchOutcome:
     """Hyperparameters from all rows at once; ``others`` are further thetas to begin from."""
     start, inverse_hessian = (evidence.theta, None) if callable(how.optimizer) else subset_start(evidence, others)
     objective = WarmObjective(evidence, None, inverse_hessian)
@@ -151,10 +151,10 @@ def learn(evidence: Evidence, how: Search, others: Sequence[Array] = ()) -> Lear
         report=how.report("leave-one-out" if evidence.objective == "loo" else "log evidence"),
     )  # fmt: skip
     notes = () if best.converged else (_stopped_early(best.message),)
-    return Learned(evidence.at(best.theta), objective.start, best.n_iter, best.converged, notes)
+    return SearchOutcome(evidence.at(best.theta), objective.start, best.n_iter, best.converged, notes)
 
 
-def learn_in_samples(evidence: Evidence, settings: Inducing, sample: NDArray[np.intp], how: Search) -> Learned:
+def learn_in_samples(evidence: Evidence, settings: Inducing, sample: NDArray[np.intp], how: Search) -> SearchOutcome:
     """Hyperparameters from samples, then from all rows; then with the inducing inputs, if asked for.
 
     Every search starts from the hyperparameters, the posterior and the curvature that the one before ended with.
@@ -189,11 +189,11 @@ def learn_in_samples(evidence: Evidence, settings: Inducing, sample: NDArray[np.
         found.append(joint)
     converged = all(o.converged for o in found)
     notes = () if converged else (_stopped_early(found[-1].message),)
-    return Learned(evidence, start, sum(o.n_iter for o in found), converged, notes)
+    return SearchOutcome(evidence, start, sum(o.n_iter for o in found), converged, notes)
 
 
 def _sizes(n: int, sample: int, settings: Inducing) -> list[int]:
-    """How many rows to learn from, one after the other: samples of a quarter at most, then all."""
+    """Numbers of rows to learn from, one after the other: samples of a quarter at most, then all."""
     first = min(sample, n // 4)
     if not settings.warmup or first < min(settings.sample_rows, WARMUP_FROM):
         return [n]
@@ -229,7 +229,7 @@ def _move_inputs(
         process: Process = approximation.process
         assert isinstance(process, InducingProcess)
         of_kernels, of_family, inputs = process.gradients(approximation)
-        value, theta = here.with_prior(approximation.log_evidence, here.joined(of_kernels, of_family))
+        value, theta = here.with_prior(approximation.log_evidence, here.gradient_in_theta(of_kernels, of_family))
         return value, np.concatenate([theta, (inputs * spread).ravel()])
 
     best = maximise(

@@ -22,18 +22,24 @@ from ggpm.sites import Rule
 
 Array = NDArray[np.float64]
 
-SHORT_SEARCH = 12  # iterations after which starts are compared
+SHORT_SEARCH = 12  # iterations after which starts are compared: enough to see which climbs, not to finish
 # Relative precision of the optimum. Leave-one-out densities are not stationary in the sites, so that they are known
 # only about as well as the sites are; their statistical error is some hundred times as large as this.
 EVIDENCE_FTOL, LOO_FTOL = 1e-9, 1e-3
-SUBSET_FROM = 256  # rows from which the search for hyperparameters begins on a subset
+# Rows from which the search for hyperparameters begins on a subset, a quarter of them: below, a quarter says
+# little, and the information gives a start for less.
+SUBSET_FROM = 256
 SUBSET_SHARE = 0.5  # of the subset's inverse Hessian: that of all rows, four times as many, is about this (measured)
 INFORMED_MOST = 8  # hyperparameters; many are mostly length scales of features that do not matter, without information
 LEAST_INFORMATION = 1.0  # on a log-hyperparameter, nats: a first step is not longer than the gradient
 
 
 class Hyperparameters:
-    """A family and kernels, whose log-hyperparameters are one vector theta, with priors on it."""
+    """A family and kernels, whose log-hyperparameters are one vector theta, with priors on it.
+
+    ``theta`` is scikit-learn's name for the log-hyperparameters of kernels; here the family's (`Family.log_hyper`)
+    follow them. It is not the natural parameter theta of a family, which no module above `ggpm.families` sees.
+    """
 
     family: Family
     kernels: list
@@ -82,7 +88,7 @@ class Evidence(Hyperparameters):
         The rows, and how their latents hang together.
     rule : Rule
     objective : "evidence" or "loo"
-        What `learn` is about.
+        The value that `learn` maximises.
     priors : of the hyperparameters, or None
     """
 
@@ -116,7 +122,7 @@ class Evidence(Hyperparameters):
 
     def gradient(self, approximation: Approximation) -> Array:
         """Gradient of the log evidence in `theta`."""
-        return self.joined(*approximation.process.gradient(approximation))
+        return self.gradient_in_theta(*approximation.process.gradient(approximation))
 
     def evaluate(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
         """Evidence, its gradient in `theta` if asked for, and the approximation behind it."""
@@ -124,7 +130,7 @@ class Evidence(Hyperparameters):
         return approximation.log_evidence, self.gradient(approximation) if gradient else None, approximation
 
     def learn(self, start: Any = None) -> tuple[float, Array, Approximation]:
-        """What the hyperparameters maximise: the objective plus the log density of their priors."""
+        """The function that hyperparameters maximise: the objective plus the log density of their priors."""
         value, gradient, approximation = (self.leave_one_out if self.objective == "loo" else self.evaluate)(start)
         assert gradient is not None
         return *self.with_prior(value, gradient), approximation
@@ -135,7 +141,7 @@ class Evidence(Hyperparameters):
         if not gradient:
             return float(cavities.log_densities(approximation, cavities.LEARNED).sum()), None, approximation
         values, cotangent = cavities.log_densities_and_cotangent(approximation)
-        pulled = self.joined(*approximation.process.pullback(approximation, cotangent))
+        pulled = self.gradient_in_theta(*approximation.process.pullback(approximation, cotangent))
         return float(values.sum()), pulled, approximation
 
     def inverse_information(self, approximation: Approximation) -> Array | None:
@@ -149,7 +155,7 @@ class Evidence(Hyperparameters):
         guess = (Q / np.maximum(w, LEAST_INFORMATION)) @ Q.T
         return guess if np.all(np.isfinite(guess)) else None
 
-    def joined(self, of_kernels: Array, of_family: Array) -> Array:
+    def gradient_in_theta(self, of_kernels: Array, of_family: Array) -> Array:
         """Gradients in the kernels' and the family's log-hyperparameters as one in `theta`."""
         return np.concatenate([of_kernels, of_family]) if self.family.learns_phi else of_kernels
 
@@ -183,7 +189,7 @@ def search(objective: WarmObjective, theta: Array, **settings: Any) -> Optimum:
 
 
 def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Array, Array | None]:
-    """Where the search for theta begins, with a guess of the inverse Hessian there (or None).
+    """Start of the search for theta, with a guess of the inverse Hessian there (or None).
 
     With many rows both are learned on a quarter of them, which costs a sixty-fourth per evaluation. The answer is
     still the full problem's: only its start is decided here. ``starts`` are further thetas to begin from; the one
@@ -209,7 +215,7 @@ def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Arra
 
 
 def _best_start(evidence: Evidence, starts: Sequence[Array]) -> Array:
-    """Where a short search from one of the starts climbs highest."""
+    """The theta at which a short search from one of the starts climbs highest."""
     if len(starts) == 1:
         return starts[0]
     best, height = starts[0], -np.inf

@@ -6,7 +6,7 @@ logarithm; so are the modes. `log_marginal_likelihood` stays the evidence: prior
 By default (``priors="auto"``) they are used where the evidence is known to run away. A classifier's latent has no
 unit: with classes that can be told apart without error a larger scale always fits better, with a longer length
 scale to match, until a bound stops it. So with the default kernel and outputs that are labels, grades or
-proportions of trials, `AUTO` applies; everywhere else nothing does. ``priors=None`` switches all of it off.
+proportions of trials, the priors ``AUTO_...`` apply; everywhere else none does. ``priors=None`` switches all of it off.
 """
 
 from __future__ import annotations

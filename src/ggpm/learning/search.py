@@ -13,15 +13,15 @@ from scipy.optimize import minimize
 Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]
 
-GTOL = 1e-5  # a projected gradient this small is an optimum
-SUFFICIENT = 1e-4  # Armijo: the share of the predicted rise that a step must bring
-SHORTEST = 2.0**-10  # the shortest part of a preconditioned step that is tried
-LONGEST = 1.0  # the first such step changes no logarithm by more than this
+GTOL = 1e-5  # a projected gradient this small, in nats per unit of a logarithm, is an optimum: SciPy's default
+SUFFICIENT = 1e-4  # Armijo: the share of the predicted rise that a step must bring (Nocedal & Wright 2006, alg. 3.1)
+SHORTEST = 2.0**-10  # the shortest part of a preconditioned step that is tried: then its Hessian is of no use
+LONGEST = 1.0  # the first such step changes no logarithm by more than this, a hyperparameter by a factor of e
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """Where the search ended."""
+    """Outcome of `maximise`: the best theta found, and how the search ended."""
 
     theta: Array
     value: float
@@ -214,7 +214,7 @@ def _bfgs(H: Array, s: Array, y: Array) -> Array:
     if curvature <= 0:  # not convex along this step: nothing to learn from it
         return H
     E = np.eye(len(s)) - np.outer(s, y) / curvature
-    return E @ H @ E.T + np.outer(s, s) / curvature
+    return E @ H @ E.T + np.outer(s, s) / curvature  # Nocedal and Wright 2006, eq. (6.17)
 
 
 def _projected(x: Array, gradient: Array, bounds: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What the paper compares with: ordinary Gaussian processes made to serve, and methods that are none.
+"""Baselines that the paper compares with: ordinary Gaussian processes made to serve, and methods that are none.
 
 All are scikit-learn estimators. Those that are Gaussian processes learn their hyperparameters by maximising the
 evidence, like the models they are compared with.

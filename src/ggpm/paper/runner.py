@@ -1,4 +1,4 @@
-"""What the experiments share: running tasks in processes, tables on the screen, results on disk."""
+"""Tools that the experiments share: running tasks in processes, tables on the screen, results on disk."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def require(module: str) -> Any:
 
 @dataclass(frozen=True)
 class Report:
-    """What an experiment hands back: its rows, the tables that are shown, and a figure to draw."""
+    """Results of an experiment: its rows, the tables that are shown, and a figure to draw."""
 
     name: str
     rows: list[Row]

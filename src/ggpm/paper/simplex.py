@@ -218,7 +218,7 @@ def seeds_table(rows: list[Row]) -> Table:
 
 
 def choices_table(rows: list[Row], settings: Settings) -> Table:
-    """How much the treatment of zeros and other choices matter."""
+    """Table of errors under other treatments of zeros and other choices."""
     body = []
     for (name,), these in group((row for row in rows if row["part"] == "choices"), "method").items():
         body.append([name, float(column(these, "mae").mean()), float(column(these, "mae_map").mean())])

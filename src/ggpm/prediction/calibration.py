@@ -18,7 +18,7 @@ __all__ = ["Calibration", "calibration"]
 
 Array = NDArray[np.float64]
 
-LEVELS = (0.5, 0.8, 0.9, 0.95)
+LEVELS = (0.5, 0.8, 0.9, 0.95)  # of the regions whose coverage is reported, if not told
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,13 @@ __all__ = ["LeaveOneOut"]
 
 Array = NDArray[np.float64]
 
-NEIGHBOURS = 8  # rows that answer to the absence of another, if not told: differences to refits are then below 0.006
+# Rows that answer to the absence of another, if not told: differences to refits are then below 0.006 nats per row
+# (docs/inference.md, which has the other numbers here too).
+NEIGHBOURS = 8
 COUPLED_MAX_ORDER = 400  # nD up to which they do if D > 1: their inference costs tens of milliseconds per row there
 # Factorised sites leave out how a row's latents answer to each other, so that the absence of a row moves the sites of
-# others at first order: twice as many answer until that moves the density by less than SETTLED nats, and up to an nD
-# whose square is the limit of memory.
+# others at first order: twice as many answer until that moves the density by less than SETTLED nats, the size of
+# what plain cavities are off by, and up to an nD whose square is the limit of memory.
 FACTORISED_NEIGHBOURS, SETTLED, FACTORISED_MAX_ORDER = (8, 16, 32, 64), 0.01, 4000
 
 
@@ -54,17 +56,17 @@ class LeaveOneOut:
 
     @property
     def total(self) -> float:
-        """Their sum, comparable with a log evidence."""
+        """Sum of `pointwise`, comparable with a log evidence."""
         return float(self.pointwise.sum())
 
     @property
     def mean(self) -> float:
-        """Per row: an estimate of the log predictive density of new data."""
+        """Mean of `pointwise`: an estimate of the log predictive density of new data."""
         return float(self.pointwise.mean())
 
     @property
     def standard_error(self) -> float:
-        """Of `total`, over the choice of rows: sqrt(n) times the standard deviation of `pointwise`."""
+        """Standard error of `total` over the choice of rows: sqrt(n) times the standard deviation of `pointwise`."""
         n = len(self.pointwise)
         return float(np.sqrt(n) * self.pointwise.std(ddof=1)) if n > 1 else float("nan")
 
@@ -101,7 +103,7 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
 
 
 def _default_neighbours(a: Approximation) -> tuple[int, ...]:
-    """How many rows answer; of several numbers the next is for rows whose density the last one still moved."""
+    """Numbers of rows that answer; each after the first is for rows whose density the last one still moved."""
     n, D = a.process.shape
     if D > 1 and a.rule.depends_on == "covariance" and a.rule.factorised:
         return FACTORISED_NEIGHBOURS if n * D <= FACTORISED_MAX_ORDER else ()

@@ -177,8 +177,8 @@ class HighestDensityRegion:
 def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -> HighestDensityRegion:
     """The highest-density region of every row, its threshold read off draws with a fixed seed.
 
-    The threshold is the (1 - level)-quantile of the density at ``n_draws`` of its own draws: the region's
-    probability is within ``sqrt(level (1 - level) / n_draws)`` (one standard error) of the level.
+    The threshold is the (1 - level)-quantile of the density at ``n_draws`` of its own draws (Hyndman 1996): the
+    region's probability is within ``sqrt(level (1 - level) / n_draws)`` (one standard error) of the level.
 
     >>> from ggpm.families import Dirichlet
     >>> from ggpm.prediction.predictive import Predictive

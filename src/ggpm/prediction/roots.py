@@ -14,7 +14,10 @@ Array = NDArray[np.float64]
 
 
 def root(excess: Callable[[Array], Array], near: Array, support: Support) -> Array:
-    """Root of an increasing function on a continuous support, near a point within it (Illinois method)."""
+    """Root of an increasing function on a continuous support, near a point within it.
+
+    By the Illinois method (Dowell and Jarratt 1971).
+    """
     if np.isfinite(support.high):  # the coordinate in which the support is the real line
         start, back = logit(near), expit
     elif np.isfinite(support.low):

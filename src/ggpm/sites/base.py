@@ -12,6 +12,9 @@ variational  covariance      E[u] and E[U] under N(m, V)                        
 ===========  ==============  =================================================================================
 
 A rule knows no field: it never sees a kernel, nor how rows hang together.
+
+Two expectations are kept apart by name: E[.] and ``expect...`` are over the latent, under q; ``fisher`` is for that
+over y given the latent, the Fisher curvature, which families give as ``U(..., expected=True)``.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ class Sites:
     U: Curvature
     """Precision of the sites."""
     fisher: NDArray[np.bool_] | None = None
-    """Rows whose observed curvature is indefinite, so that the expected (Fisher) one stands for it; None: no row."""
+    """Rows in which the Fisher curvature stands for an observed one that is indefinite; None: no row."""
     value: float | None = None
     """The expected log-likelihood, for rules that depend on the covariance."""
     coupling: Array | None = None
@@ -89,15 +92,15 @@ class Slopes(ABC):
 
 
 class Rule(ABC):
-    """How every row gets its site; subclasses are frozen dataclasses of settings."""
+    """Rule by which every row gets its site; subclasses are frozen dataclasses of settings."""
 
     depends_on: ClassVar[Literal["y", "mean", "covariance"]]
-    """What a site changes with. A rule that depends on the covariance maximises a bound, the others an expansion."""
+    """Quantity that sites change with. Rules that depend on the covariance maximise a bound, others an expansion."""
     max_iter: int = 100
     """Most steps of the search for sites."""
     tol: float = 1e-18
-    """Where that search ends: for expansions the squared Newton decrement relative to 1 + |objective|, for bounds
-    the largest move of a site parameter relative to the largest."""
+    """Tolerance that ends the search: for expansions the squared Newton decrement relative to 1 + |objective|, for
+    bounds the largest move of a site parameter relative to the largest."""
     factorised: bool = False
     """Whether the sites leave out the coupling of latent dimensions on purpose."""
 
@@ -124,7 +127,7 @@ class Rule(ABC):
 
     @abstractmethod
     def at(self, problem: Problem, f: Array, V: Marginals | None = None, fisher: bool = False) -> Sites:
-        """The sites at means f and covariances V; ``fisher`` asks for the expected curvature in every row."""
+        """The sites at means f and covariances V; ``fisher`` asks for the Fisher curvature in every row."""
 
     def coupled(self, problem: Problem, f: Array, V: Marginals, sites: Sites) -> Array:
         """U with the coupling of latent dimensions that factorised sites leave out, (n, D, D)."""
@@ -136,13 +139,13 @@ class Rule(ABC):
 
 
 def curvature_pullback(problem: Problem, eta: Array, M: Any, fisher: NDArray[np.bool_] | None) -> tuple[Array, Array]:
-    """Derivatives of ``sum_i <M_i, U_i>`` in eta and phi; U is the expected curvature in the rows of ``fisher``."""
+    """Derivatives of ``sum_i <M_i, U_i>`` in eta and phi; U is the Fisher curvature in the rows of ``fisher``."""
     if fisher is None or not fisher.any():
         return problem.family.U_pullback(eta, problem.y, M)
     keep = fisher[:, None]
-    d_obs, p_obs = problem.family.U_pullback(eta, problem.y, _Rows(M, ~keep))
-    d_exp, p_exp = problem.family.U_pullback(eta, problem.y, _Rows(M, keep), expected=True)
-    return d_obs + d_exp, p_obs + p_exp
+    d_observed, p_observed = problem.family.U_pullback(eta, problem.y, _Rows(M, ~keep))
+    d_fisher, p_fisher = problem.family.U_pullback(eta, problem.y, _Rows(M, keep), expected=True)
+    return d_observed + d_fisher, p_observed + p_fisher
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,7 @@ def expected_blocks(problem: Problem, mean: Array, R: Array) -> Array:
 
 
 def cholesky_pullback(R: Array, R_bar: Array) -> Array:
-    """Symmetric derivative in V from the derivative in its lower Cholesky factor R, (n, D, D)."""
+    """Symmetric derivative in V from the derivative in its lower Cholesky factor R, (n, D, D) (Murray 2016)."""
     C = np.linalg.inv(R)
     P = _phi(R.swapaxes(-1, -2) @ np.tril(R_bar))
     return 0.5 * C.swapaxes(-1, -2) @ P @ C

@@ -19,7 +19,8 @@ Array = NDArray[np.float64]
 class Laplace(Rule):
     """Expansion at the mode, found by a damped Newton method that never decreases the objective.
 
-    The observed curvature is used where ``K^-1 + U`` is positive definite with it, and the expected one elsewhere.
+    The observed curvature is used where ``K^-1 + U`` is positive definite with it, and the Fisher
+    curvature elsewhere.
 
     Parameters
     ----------

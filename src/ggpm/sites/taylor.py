@@ -79,7 +79,7 @@ class Taylor(Rule):
         return eta - problem.offset
 
     def _expand(self, problem: Problem) -> tuple[Array, Array, Curvature, NDArray[np.bool_]]:
-        """f~, u and U there, and the rows where the observed curvature is indefinite and the expected one is used."""
+        """f~, u and U there, and the rows where the observed curvature is indefinite and Fisher's is used."""
         point = self.point(problem)
         eta = point + problem.offset
         u, U = problem.family.u_and_U(eta, problem.y)
@@ -91,7 +91,7 @@ class Taylor(Rule):
     def value(self, problem: Problem, f: Array) -> float:
         point, u, U, _ = self._expand(problem)
         r = f - point
-        return problem.log_prob(point) + float(np.sum(r * (u - 0.5 * U.dot(r))))  # paper eq. (19)
+        return problem.log_prob(point) + float(np.sum(r * (u - 0.5 * U.dot(r))))  # paper, section 3.2
 
     def at(self, problem: Problem, f: Array, V: Marginals | None = None, fisher: bool = False) -> Sites:
         point, u, U, rows = self._expand(problem)
@@ -136,7 +136,7 @@ class _TaylorSlopes(Slopes):
             phi_bar = phi_bar + log_prob_phi.sum(axis=0)
         if self.rule.expansion is None:
             if self.fisher.any() or not self.rule.coupling:
-                # u~ moves by the observed curvature, the site by the expected one, or by its diagonal
+                # u~ moves by the observed curvature, the site by Fisher's, or by the diagonal
                 point_bar = point_bar + self.U.dot(slope) - p.family.U(eta, p.y).dot(slope)
             phi_bar = phi_bar + p.family.expansion_pullback(p.y, point_bar)
         return f_bar, None, phi_bar

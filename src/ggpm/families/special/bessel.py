@@ -141,7 +141,7 @@ def log_bessel(nu: float, k: Array) -> Array:
     constant = float(gammaln(nu + 1.0))
     near, far = flat <= 2.0 * math.sqrt(nu + 1.0), flat >= _far(nu)
     middle = ~(near | far | np.isnan(flat))
-    # near: the power series in x = k^2/4 <= nu + 1, whose terms fall like 1/j!
+    # near: the power series (DLMF 10.25.2) in x = k^2/4 <= nu + 1, whose terms fall like 1/j!
     x = flat[near] ** 2 / 4.0
     term, total = np.ones_like(x), np.zeros_like(x)
     for j in range(1, 26):

@@ -8,7 +8,7 @@ from scipy.special import digamma, zeta
 
 Array = NDArray[np.float64]
 
-# B_2k / (2k (2k-1)): Stirling's series for log Gamma; times (2k-1) and (2k-1) 2k those of its derivatives
+# B_2k / (2k (2k-1)): Stirling's series for log Gamma, DLMF 5.11.1; times (2k-1) and (2k-1) 2k those of its derivatives
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400)
 _NODES, _WEIGHTS = (0.5 * v for v in np.polynomial.legendre.leggauss(10))
 _NODES = _NODES + 0.5  # on [0, 1]

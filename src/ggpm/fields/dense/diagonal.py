@@ -32,7 +32,7 @@ class DiagonalSolution:
         # (I + U K)^-1 = I - E K
         out = r.copy()
         for j, f in enumerate(self.factors):
-            out[:, j] -= f.edge * f.core(symmetric_dot(self.K.of(j), r[:, j]))
+            out[:, j] -= f.scale * f.unscaled_E_dot(symmetric_dot(self.K.of(j), r[:, j]))
         return out
 
     def marginals(self) -> Diagonal:

@@ -6,10 +6,13 @@ square roots of gamma and keeps its digits as gamma -> 0. `SignedFactor` also ta
 rows are a second, smaller Cholesky factorisation on top of the positive ones, so that definiteness is read off
 the factorisations (inertia), never off the sign of a determinant.
 
+Both write E as ``diag(scale) N`` with an "unscaled" N: ``scale = sqrt(gamma)`` and ``N = B^-1 S`` for the positive
+factor, ``scale = gamma`` and ``N = I - V Gamma`` for the signed one.
+
 Several dimensions are coupled by a rank-one term with weights w (nu for the positive factor, sqrt(rho) omega for
-the signed one) through a capacitance matrix C = L_C L_C^T. Each factor adds its part to C (`couple`), the
-products ``w core(b)`` and ``core_T(w c)`` that cross from a dimension to C and back, and carries L_C^-1 through
-itself (`push`).
+the signed one) through a capacitance matrix C = L_C L_C^T (`ggpm.fields.dense.rank_one`). Each factor adds its part to
+C (`add_to_capacitance`), gives the products ``w N b`` and ``N^T w c`` that cross from a dimension to C and back, and
+the matrices ``F = L_C^-1 w N`` and ``P = F K`` (`through_capacitance`).
 """
 
 from __future__ import annotations
@@ -36,12 +39,13 @@ from ggpm.kernels.linalg import (
 
 Array = NDArray[np.float64]
 
-# With gamma_i K_ii below this, (1 - [B^-1]_ii)/gamma_i has lost half of its digits and V_ii is computed from K and E.
+# With gamma_i K_ii below this, (1 - [B^-1]_ii)/gamma_i has lost 6 of 16 digits or more; there
+# V_ii is computed from K and E.
 GAMMA_SMALL = 1e-6
 
 
 class PositiveFactor:
-    """``B = I + S K S``, ``S = diag(sqrt(gamma))``, for gamma >= 0.
+    """``B = I + S K S``, ``S = diag(sqrt(gamma))``, for gamma >= 0 (GPML eq. (3.26)).
 
     Holds the Cholesky factor of B or, once that is asked for, the inverse, in one n×n buffer.
     """
@@ -70,16 +74,16 @@ class PositiveFactor:
         return _scaled_lower(self._invert(), self.s, np.zeros(self.K.shape, order="F") if out is None else out)
 
     @property
-    def edge(self) -> Array:
-        """The diagonal e with ``E b = e core(b)``."""
+    def scale(self) -> Array:
+        """The diagonal with ``E b = scale N b``."""
         return self.s
 
-    def core(self, b: Array) -> Array:
-        """``B^-1 S b`` for b (n,) or (n, m)."""
+    def unscaled_E_dot(self, b: Array) -> Array:
+        """``N b = B^-1 S b`` for b (n,) or (n, m)."""
         return self._solve(_column(self.s, b) * b)
 
-    def core_T(self, c: Array) -> Array:
-        """``S B^-1 c``."""
+    def unscaled_E_T_dot(self, c: Array) -> Array:
+        """``N^T c = S B^-1 c``."""
         return self.s * self._solve(c)
 
     def E_quad(self, b: Array) -> Array:
@@ -87,17 +91,17 @@ class PositiveFactor:
         if self._L is None:
             scaled = self.s[:, None] * b
             return np.einsum("nm,nm->m", scaled, self._solve(scaled))
-        half = self.half(b)
-        return np.einsum("nm,nm->m", half, half)
+        root = self.root_E_dot(b)
+        return np.einsum("nm,nm->m", root, root)
 
-    def half(self, b: Array) -> Array:
+    def root_E_dot(self, b: Array) -> Array:
         """``L^-1 S b`` for b (n, m), before the inverse is asked for: its Gram matrix is ``b^T E b``."""
         assert self._L is not None
         return solve_lower(self._L, self.s[:, None] * b, overwrite=True)
 
     def V_dot(self, x: Array) -> Array:
         """``V x`` for x (n,)."""
-        return symmetric_dot(self.K, x - self.s * self.core(symmetric_dot(self.K, x)))
+        return symmetric_dot(self.K, x - self.s * self.unscaled_E_dot(symmetric_dot(self.K, x)))
 
     def V_diag(self) -> Array:
         small = self._small
@@ -107,11 +111,11 @@ class PositiveFactor:
         return v
 
     # ---- coupling, weights nu ----
-    def couple(self, nu: Array, C: Array) -> None:
+    def add_to_capacitance(self, nu: Array, C: Array) -> None:
         """Add this dimension's part to the lower triangle of C, which starts from diag(1 - sum nu^2)."""
         _add_scaled_lower(self._invert(), nu, nu, C)
 
-    def push(self, H: Array, nu: Array, F: Array) -> Array:
+    def through_capacitance(self, H: Array, nu: Array, F: Array) -> Array:
         """P = F K = H nu (I - B^-1) S^-1, H = L_C^-1; F = H nu B^-1 S is written into the given buffer."""
         small = np.flatnonzero(self._small)
         G = np.multiply(mirror(self._invert()), nu[:, None], order="F")
@@ -123,7 +127,7 @@ class PositiveFactor:
             scale = nu[columns] / np.where(self._small, 1.0, self.s)[columns]
             G[rows, columns] += H[rows, columns] * scale
         if small.size:
-            G[:, small] = blas.dtrmm(1.0, H, nu[:, None] * self.core(self.K[:, small]), lower=1)
+            G[:, small] = blas.dtrmm(1.0, H, nu[:, None] * self.unscaled_E_dot(self.K[:, small]), lower=1)
         return G
 
 
@@ -142,7 +146,7 @@ class SignedFactor:
         if self._negative.size:
             self._g = np.sqrt(-gamma[self._negative])
             columns = K[:, self._negative]
-            M = self._g * (gram(self._positive.half(columns)) - columns[self._negative]) * self._g[:, None]
+            M = self._g * (gram(self._positive.root_E_dot(columns)) - columns[self._negative]) * self._g[:, None]
             M.flat[:: len(M) + 1] += 1.0
             self._L_M = cholesky(M)
             self.log_det += log_det_lower(self._L_M)
@@ -151,7 +155,7 @@ class SignedFactor:
     def V(self) -> Array:
         """``(K^-1 + Gamma)^-1``; takes the place of the factor."""
         assert self._positive is not None
-        V = gram(self._positive.half(self._positive.K))
+        V = gram(self._positive.root_E_dot(self._positive.K))
         np.subtract(self._positive.K, V, out=V)
         self._positive = None
         if self._negative.size:
@@ -163,9 +167,9 @@ class SignedFactor:
             return symmetric_dot(self.V, x)
         out = self._positive.V_dot(x)
         if self._negative.size:
-            pushed = x.copy()
-            pushed[self._negative] += self._g * cholesky_solve(self._L_M, self._g * out[self._negative])
-            out = self._positive.V_dot(pushed)
+            added = x.copy()
+            added[self._negative] += self._g * cholesky_solve(self._L_M, self._g * out[self._negative])
+            out = self._positive.V_dot(added)
         return out
 
     def E(self, out: Array | None = None) -> Array:
@@ -175,30 +179,30 @@ class SignedFactor:
         return out
 
     @property
-    def edge(self) -> Array:
-        """The diagonal e with ``E b = e core(b)``."""
+    def scale(self) -> Array:
+        """The diagonal with ``E b = scale N b``."""
         return self.gamma
 
-    def core(self, b: Array) -> Array:
-        """``(I - V Gamma) b`` for b (n,) or (n, m)."""
+    def unscaled_E_dot(self, b: Array) -> Array:
+        """``N b = (I - V Gamma) b`` for b (n,) or (n, m)."""
         return b - self._V_dot(_column(self.gamma, b) * b)
 
-    def core_T(self, c: Array) -> Array:
-        """``(I - Gamma V) c``."""
+    def unscaled_E_T_dot(self, c: Array) -> Array:
+        """``N^T c = (I - Gamma V) c``."""
         return c - self.gamma * self._V_dot(c)
 
     def E_quad(self, b: Array) -> Array:
-        return np.einsum("nm,nm->m", self.gamma[:, None] * b, self.core(b))
+        return np.einsum("nm,nm->m", self.gamma[:, None] * b, self.unscaled_E_dot(b))
 
     def V_diag(self) -> Array:
         return np.diag(self.V).copy()
 
     # ---- coupling, weights r = sqrt(rho) omega ----
-    def couple(self, r: Array, C: Array) -> None:
+    def add_to_capacitance(self, r: Array, C: Array) -> None:
         """Add this dimension's part to the lower triangle of C, which starts from the identity."""
         _add_scaled_lower(self.V, -r, r, C)
 
-    def push(self, H: Array, r: Array, F: Array) -> Array:
+    def through_capacitance(self, H: Array, r: Array, F: Array) -> Array:
         """P = F K = H r V, H = L_C^-1; F = H r (I - V Gamma) is written into the given buffer."""
         P = blas.dtrmm(1.0, H, np.multiply(self.V, r[:, None], order="F"), lower=1, overwrite_b=1)
         np.multiply(P, -self.gamma, out=F)

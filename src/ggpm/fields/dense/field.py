@@ -31,16 +31,22 @@ from ggpm.sites.base import InferenceError, Problem, Rule, Sites
 Array = NDArray[np.float64]
 Solver = Callable[[KernelMatrices, Curvature], Solution]
 
-CHORD_SIZE = 256  # nD from which steps with an old factorisation pay
+CHORD_SIZE = 256  # nD from which steps with an old factorisation are tried; smaller ones are cheap to make anew
 # One factorisation costs about n / CHORD_... such steps, at most CHORD_MOST (measured, one thread)
 CHORD_COUPLED = 12
 CHORD_SINGLE = 120
 CHORD_MOST = 15
-CONSISTENT = 0.1  # two forms of the Newton decrement that differ by more than this share say that digits are lost
-DENSE_SIZE = 3000  # nD up to which a lost direction is computed again by elimination with pivoting
-CG_STEPS, CG_RTOL = 50, 1e-2  # conjugate gradients within a step: most steps, reduction of the residual
-STEP = 1e-4  # of log-hyperparameters, for differences of kernel matrices
-RESCALED = 0.5  # change of the log prior variance from which a start with rescaled sites is tried as well
+# Two forms of the Newton decrement that differ by more than this share say that digits are lost: a decrement decides
+# when to stop by its order of magnitude, so that one digit of it is enough.
+CONSISTENT = 0.1
+DENSE_SIZE = 3000  # nD up to which a lost direction is computed again by elimination with pivoting: 72 MB, 18 Gflop
+# Conjugate gradients within a step: most steps, and reduction of the residual, which need not be better than the step
+# is, whose curvature changes along it.
+CG_STEPS, CG_RTOL = 50, 1e-2
+STEP = 1e-4  # of log-hyperparameters, for differences of kernel matrices: four digits of a guess of the Hessian
+# Change of the log prior variance from which a start with rescaled sites is tried as well; it costs one factorisation,
+# and nearer by the sites as they are serve.
+RESCALED = 0.5
 
 
 @dataclass(frozen=True)
@@ -194,6 +200,7 @@ class DenseProcess(Process):
         convergence.
         """
         U, residual = factor.U, look.u - look.x[0]
+        # paper, section 3.3: the new z is (I + U K)^-1 (u + U f), so that it moves by (I + U K)^-1 (u - z)
         step, decrement, check = self._two_decrements(U, residual, factor.solution.solve(residual))
         if abs(decrement - check) > CONSISTENT * decrement and residual.size <= DENSE_SIZE:
             with suppress(np.linalg.LinAlgError):  # singular: beyond double precision altogether
@@ -308,7 +315,7 @@ class DenseProcess(Process):
         s, _, phi = slopes.pullback(None, U_bar, value=True)
         # dL/dK_j = (z z^T - [(K+W)^-1]_jj + w z^T + z w^T)/2 = ((z+w)(z+w)^T - w w^T - [(K+W)^-1]_jj)/2
         terms = [(0.5, q.z)]
-        if rule.depends_on == "mean":  # the mode moves, by w = (I + U K)^-1 s in the kernel's directions
+        if rule.depends_on == "mean":  # the mode moves (GPML sec. 5.5.1), in the kernel's directions by (I + U K)^-1 s
             w = q.solution.solve(s)
             phi = phi + slopes.u_phi(self.K.dot(w))
             terms = [(0.5, q.z + w), (-0.5, w)]
@@ -336,17 +343,17 @@ class DenseProcess(Process):
         a, q, rule, L = approximation, approximation.q, approximation.rule, cotangent
         moved = q.solution.sensitivity()
         slopes = rule.slopes(self.problem, q.mean, q.marginals, a.look.sites)
-        V_0, U_0 = moved.shaped(L.V), moved.shaped(L.U)
+        V_0, U_0 = moved.in_own_shape(L.V), moved.in_own_shape(L.U)
 
         def sites(m_bar: Array, V_bar: Array) -> tuple[Array, Marginals]:
-            U_bar = U_0 - moved.spread(V_bar)
+            U_bar = U_0 - moved.sandwich(V_bar)
             return L.z + self.K.dot(m_bar), Diagonal(U_bar) if U_bar.ndim == 2 else Blocks(U_bar)
 
         def turn(m_bar: Array, V_bar: Array) -> tuple[Array, Array]:
             z_bar, U_bar = sites(m_bar, V_bar)
-            f_bar, spread, _ = slopes.pullback(z_bar, U_bar, phi=False)
+            f_bar, V_more, _ = slopes.pullback(z_bar, U_bar, phi=False)
             m_new = q.solution.solve(L.mean - q.U.dot(L.z) + f_bar + q.U.dot(z_bar))
-            return m_new, V_0 if spread is None else V_0 + moved.shaped(spread)
+            return m_new, V_0 if V_more is None else V_0 + moved.in_own_shape(V_more)
 
         m_bar, V_bar = turn(np.zeros_like(L.mean), V_0 if rule.depends_on != "covariance" else np.zeros_like(V_0))
         if rule.depends_on == "covariance":
@@ -393,7 +400,7 @@ class DenseProcess(Process):
         return np.array([[0.5 * np.sum(left * right) for right in pushed] for left in moves])
 
     def _pull(self, cotangents: Sequence[Array]) -> Array:
-        """From cotangents of the kernel matrices to the gradient in the kernels' log-hyperparameters."""
+        """Gradient in the kernels' log-hyperparameters from the cotangents of the kernel matrices."""
         return np.concatenate([e.pullback(G) for e, G in zip(self.evaluations, cotangents)])
 
     def renewed(self, approximation: Approximation) -> Approximation:

@@ -19,7 +19,8 @@ from ggpm.kernels.linalg import mirror, product, symmetric_dot
 
 Array = NDArray[np.float64]
 
-# Eigenvalues closer than this (relative to the largest) are one eigenvalue, below it they are zero.
+# Eigenvalues closer than this (relative to the largest) are one eigenvalue, below it they are zero: the rounding of a
+# D×D eigenproblem, a few D eps, with room for some hundred classes.
 EIGENVALUE_RTOL = 1e-12
 
 
@@ -45,7 +46,7 @@ class KroneckerSolution:
         b = symmetric_dot(self.K, rotated)
         for s, f in self.groups:
             if f is not None:
-                rotated[:, s] -= f.edge[:, None] * f.core(b[:, s])
+                rotated[:, s] -= f.scale[:, None] * f.unscaled_E_dot(b[:, s])
         return product(rotated, self.Q.T)
 
     def marginals(self) -> RotatedMarginals:

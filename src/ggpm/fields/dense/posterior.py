@@ -58,6 +58,7 @@ class DensePosterior:
         for rows in batches(m, len(self.X) * D):
             K_star = KernelMatrices([np.asfortranarray(k(self.X, X[rows])) for k in self.kernels])
             columns = [self.z] if K_star.shared else self.z.T[:, :, None]
+            # paper, section 3: the mean is K_*^T z, the covariance K_** - K_*^T (K + W)^-1 K_*
             mean[rows] = np.hstack([product(k.T, z) for k, z in zip(K_star, columns)])
             prior = np.stack([k.diag(X[rows]) for k in self.kernels], axis=1)
             block = -self.solution.reduction(K_star)

@@ -6,7 +6,8 @@ With C the capacitance matrix of the rank-one terms, ``C = L_C L_C^T``,
     [(K + W)^-1]_jk = delta_jk E_j - F_j^T F_k
     V_jk            = delta_jk V_j + P_j^T P_k,      P_j = F_j K_j
 
-and U may be singular (softmax) or, with `SignedFactor`, indefinite.
+and U may be singular (softmax) or, with `SignedFactor`, indefinite. This is the paper's section 3.4 without U^-1, which
+the softmax does not have; for the softmax it is also GPML algorithm 3.3.
 """
 
 from __future__ import annotations
@@ -49,15 +50,15 @@ class RankOneSolution:
         scaled = U.scaled()
         kind = SignedFactor if scaled is None else PositiveFactor
         if scaled is None:
-            weights, gap = np.sqrt(U.rho)[:, None] * U.omega, np.ones(n)
+            weights, C_diagonal = np.sqrt(U.rho)[:, None] * U.omega, np.ones(n)
         else:
-            weights, gap = scaled
+            weights, C_diagonal = scaled  # nu, and 1 - sum_j nu_j^2
         self.weights = np.ascontiguousarray(weights.T)  # (D, n)
         self.factors = [kind(K.of(j), np.ascontiguousarray(U.gamma[:, j])) for j in range(D)]
         C = np.zeros((n, n), order="F")
         for f, w in zip(self.factors, self.weights):
-            f.couple(w, C)
-        C.ravel(order="K")[:: n + 1] += gap
+            f.add_to_capacitance(w, C)
+        C.ravel(order="K")[:: n + 1] += C_diagonal
         self._L_C: Array | None = cholesky(C)
         self._H: Array | None = None
         self.log_det = sum(f.log_det for f in self.factors) + log_det_lower(self._L_C)
@@ -65,11 +66,11 @@ class RankOneSolution:
     def solve(self, r: Array) -> Array:
         # (I + U K)^-1 = I - (K + W)^-1 K
         b = self.K.dot(r).T
-        cores = [f.core(b_j) for f, b_j in zip(self.factors, b)]
-        c = self._C_solve(np.einsum("jn,jn->n", self.weights, cores))
+        unscaled = [f.unscaled_E_dot(b_j) for f, b_j in zip(self.factors, b)]
+        c = self._C_solve(np.einsum("jn,jn->n", self.weights, unscaled))
         out = r.copy()
         for j, (f, w) in enumerate(zip(self.factors, self.weights)):
-            out[:, j] -= f.edge * cores[j] - f.core_T(w * c)
+            out[:, j] -= f.scale * unscaled[j] - f.unscaled_E_T_dot(w * c)
         return out
 
     def _C_solve(self, b: Array) -> Array:
@@ -92,7 +93,7 @@ class RankOneSolution:
                 blocks[0] += f.E(out=buffer)
             else:
                 blocks.append(f.E())
-            P.append(f.push(H, w, F=buffer))
+            P.append(f.through_capacitance(H, w, F=buffer))
             blocks[-1] = blas.dsyrk(-1.0, buffer, beta=1.0, c=blocks[-1], trans=1, lower=1, overwrite_c=1)
         return [mirror(block) for block in blocks], RankOneMarginals(np.stack(v, axis=1), P)
 
@@ -107,7 +108,7 @@ class RankOneSolution:
         assert self._H is not None
         F = np.zeros((D, n, n))
         for buffer, f, w in zip(F, self.factors, self.weights):
-            f.push(self._H, w, F=buffer.T)  # F_j^T, C-ordered
+            f.through_capacitance(self._H, w, F=buffer.T)  # F_j^T, C-ordered
         flat = F.reshape(D * n, n)
         E = product(flat, flat.T).reshape(D, n, D, n)
         E *= -1.0
@@ -122,7 +123,7 @@ class RankOneSolution:
         for j, (f, w) in enumerate(zip(self.factors, self.weights)):
             k_star = K_star.of(j)
             out[:, j, j] = f.E_quad(k_star)
-            crossed = fortran(w[:, None] * f.core(k_star))
+            crossed = fortran(w[:, None] * f.unscaled_E_dot(k_star))
             if self._L_C is not None:
                 half[j] = solve_lower(self._L_C, crossed, overwrite=True)
             else:

@@ -1,4 +1,4 @@
-"""From derivatives in the posterior's marginals to derivatives in sites and kernel matrices.
+"""Pullbacks of the posterior's marginals to sites and kernel matrices.
 
 A quantity L of a fitted posterior, such as a leave-one-out density, is a function of every row's mean m_i, covariance
 V_ii and site. The posterior is m = K z, V = (K^-1 + U)^-1, so with T = (I + U K)^-1 = K^-1 V and E = (K + U^-1)^-1
@@ -35,11 +35,11 @@ class DiagonalSensitivity:
             self.V.append((V + V.T) / 2)
         self.V_squared = [v * v for v in self.V]
 
-    def shaped(self, V_bar: Array) -> Array:
+    def in_own_shape(self, V_bar: Array) -> Array:
         """A derivative (n, D, D) in the shape that this works in."""
         return np.ascontiguousarray(np.einsum("njj->nj", V_bar)) if V_bar.ndim == 3 else V_bar
 
-    def spread(self, V_bar: Array) -> Array:
+    def sandwich(self, V_bar: Array) -> Array:
         """``V V_bar V`` within rows."""
         return np.stack([symmetric_dot(v2, V_bar[:, j]) for j, v2 in enumerate(self.V_squared)], axis=1)
 
@@ -73,21 +73,21 @@ class BlockSensitivity:
             T = T.reshape(n * D, n * D)
         T.flat[:: n * D + 1] += 1.0
         self.T = T.reshape(n, D, n, D)
-        V = product(K.of(0), T) if K.joint else self._K_dot(T)
+        V = product(K.of(0), T) if K.joint else self._K_T()
         self.V = ((V + V.T) / 2).reshape(n, D, n, D)
 
-    def _K_dot(self, T: Array) -> Array:
+    def _K_T(self) -> Array:
         n, D = self.T.shape[:2]
         out = np.empty((n, D, n * D))
         for j in range(D):
             out[:, j] = product(self.K.of(j), np.ascontiguousarray(self.T[:, j].reshape(n, n * D)))
         return out.reshape(n * D, n * D)
 
-    def shaped(self, V_bar: Array) -> Array:
+    def in_own_shape(self, V_bar: Array) -> Array:
         """A derivative (n, D, D), or (n, D) of diagonals, in the shape that this works in."""
         return V_bar if V_bar.ndim == 3 else V_bar[:, :, None] * np.eye(V_bar.shape[1])
 
-    def spread(self, V_bar: Array) -> Array:
+    def sandwich(self, V_bar: Array) -> Array:
         """``V V_bar V`` within rows."""
         n, D = V_bar.shape[:2]
         left = (self.V.swapaxes(1, 2).reshape(n, n, D, D) @ V_bar).swapaxes(1, 2).reshape(n, D, n * D)

@@ -54,7 +54,7 @@ class Solution(Protocol):
         ...
 
     def sensitivity(self) -> Sensitivity:
-        """How the marginals move with sites and kernels."""
+        """Pullbacks of the marginals to sites and kernel matrices."""
         ...
 
 

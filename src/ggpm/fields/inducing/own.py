@@ -29,8 +29,10 @@ from ggpm.sites.base import Problem, Rule, Sites
 Array = NDArray[np.float64]
 
 MOST_STEPS = 100  # of the search within rows; from any start that the tests try, fewer than 30 are taken
-CLOSE = 1e-11  # relative move of the rows' own latents that ends it
-MEMORY = 4  # steps that a row's extrapolation looks at
+# Relative move of the rows' own latents that ends it: what is left of it in the objective, its square, is rounding, and
+# in gradients, which are not stationary in it, 1e-11.
+CLOSE = 1e-11
+MEMORY = 4  # steps that a row's extrapolation looks at; a row has D + D² unknowns, mostly few
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Settled:
     """The sites of some rows after each row's own latent was eliminated."""
 
     sites: Sites
-    """At f."""
+    """Sites at f."""
     f: Array
     """The rows' latents, their own part included, (c, D)."""
     U: Curvature
@@ -108,14 +110,14 @@ def _settle_expansion(rule: Rule, problem: Problem, g: Array, V: Marginals | Non
 
 
 def _curvature(rule: Rule, problem: Problem, f: Array, own: Array, fisher: bool) -> tuple[Sites, Array, float]:
-    """Sites at f, U~ and log|I + U W|; with the expected curvature where the observed one leaves e no mode."""
-    for expected in (fisher, True):
+    """Sites at f, U~ and log|I + U W|; with the Fisher curvature where the observed one leaves e no mode."""
+    for with_fisher in (fisher, True):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            sites = rule.at(problem, f, None, expected)
+            sites = rule.at(problem, f, None, with_fisher)
         try:
             return sites, *_reduced(sites.U.dense(), own)
         except NotPositiveDefinite:
-            if expected:
+            if with_fisher:
                 raise
     raise AssertionError
 

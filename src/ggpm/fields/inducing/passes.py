@@ -222,7 +222,7 @@ def gradient_pass(chunk: Chunk, model: Model, rule: Rule, v: Array, P: Array, fi
 
 
 def mode_pass(chunk: Chunk, model: Model, rule: Rule, v: Array, w: Array, fisher: bool, inputs: bool) -> Statistics:
-    """What the movement of the mode adds, ``w^T d(A^T u - v)`` with v held and ``w = H^-1 A^T s``."""
+    """Share of the gradient that the mode's movement adds, ``w^T d(A^T u - v)``, v held, ``w = H^-1 A^T s``."""
     here = _Piece(chunk, model, rule)
     z, y = model.unwhiten(v), model.unwhiten(w)
     K = [e.K for e in here.evaluations]

@@ -1,4 +1,4 @@
-"""Inducing points: how many, where, and how they are chosen."""
+"""Inducing points: their number, their places, and the ways to choose them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ggpm import kernels as kernels_module
 
 Array = NDArray[np.float64]
 
-LLOYD_STEPS = 25  # steps of k-means after its seeding; more changes little
+# Most steps of k-means after its seeding: the points need only cover the rows, not be the best centres.
+LLOYD_STEPS = 25
 
 
 @dataclass(frozen=True)
