@@ -1,6 +1,6 @@
 """Full fits of this version against those of version 0.1, in turns, in one run.
 
-    python benchmarks/previous.py [--threads 1] [--rounds 5] [--only bernoulli]
+    python benchmarks/previous.py [--threads 1] [--rounds 4] [--only bernoulli]
 
 Version 0.1 is taken from this repository's own history. Every measurement is a process of its own; the two versions
 take turns, and the ratio is that of the smallest times. Exit code 1 if a ratio is above the limit.
@@ -67,9 +67,8 @@ def measure(source: Path, task: str, threads: int) -> dict:
     """One process: the best of three fits."""
     limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
     environment = {**os.environ, **limits, "PYTHONPATH": str(source)}
-    done = subprocess.run(
-        [sys.executable, "-c", TASK, task], env=environment, capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-c", TASK, task]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 

@@ -13,7 +13,6 @@ unless OMP_NUM_THREADS says otherwise.
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import os
 import resource
@@ -28,15 +27,18 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from ggpm import GGPRegressor, Inducing, families
 from ggpm.data.rows import CHUNK_DOUBLES, ArrayRows
-from ggpm.fields.inducing.objective import SparseApproximation, SparseEvidence
-from ggpm.fields.inducing.passes import gradient_pass, mode_pass, newton_pass
+from ggpm.fields.base import Approximation
+from ggpm.fields.inducing.field import InducingField, InducingProcess
+from ggpm.fields.inducing.passes import gradient_pass, mode_pass, sites_pass
 from ggpm.fields.inducing.points import kmeans_points
 from ggpm.kernels.linalg import solve_lower
+from ggpm.learning.objective import Evidence
 from ggpm.sites import Laplace
 
 FEATURES = 8
 CHUNKS = 16  # of the rows on a cluster
 RESULTS = Path(__file__).with_name("scaling.json")
+PASSES = {"newton": sites_pass, "gradient": gradient_pass}  # those with products of order M²
 
 
 def directions(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -51,18 +53,26 @@ def kernel():
     return ConstantKernel(4.0) * RBF(np.full(FEATURES, 2.0)) + ConstantKernel(1.0)
 
 
-def evidence(n: int, M: int) -> SparseEvidence:
+def evidence(n: int, M: int) -> Evidence:
     X, y = directions(n)
     family = families.VonMises().resolve(y)
     Z = kmeans_points(X[: max(4 * M, 4000)], M)
-    return SparseEvidence(family, [kernel()], ArrayRows(X, y, np.zeros((n, 2))), Z, Laplace())
+    return Evidence(family, [kernel()], InducingField(ArrayRows(X, y, np.zeros((n, 2))), Z), Laplace())
 
 
-def near_the_mode(e: SparseEvidence) -> SparseApproximation:
+def process_of(e: Evidence) -> InducingProcess:
+    """All rows under the current hyperparameters."""
+    return e.field.process(e.family, e.kernels)
+
+
+def near_the_mode(e: Evidence) -> Approximation:
     """A posterior of some of the rows: passes take the same time there as at the mode of all."""
-    small = copy.copy(e)
-    small.rows = ArrayRows(e.rows.X[:20_000], e.rows.y[:20_000], e.rows.offset[:20_000])
-    return small.infer()
+    return e.sample(np.arange(min(20_000, e.field.n_rows))).infer()
+
+
+def arguments_at(a: Approximation) -> dict[str, tuple]:
+    """What the passes take beside a model."""
+    return {"newton": (a.rule, a.q.v, False), "gradient": (a.rule, a.q.v, a.q.covariance, False, False)}
 
 
 def clock(function, timer=time.perf_counter) -> float:
@@ -97,22 +107,17 @@ def passes(n: int, M: int) -> dict:
     """Each pass, timed beside its matrix products alone."""
     e = evidence(n, M)
     held = resident()
-    model = e.model()
-    a = near_the_mode(e)
-    P, piece = a.covariance(), model.piece_rows
-    w = 1e-3 * np.ones_like(a.v)
+    model, a = process_of(e).model, near_the_mode(e)
+    piece, w = model.piece_rows, 1e-3 * np.ones_like(a.q.v)
 
     def run(task, *arguments):
-        return clock(lambda: e.rows.map_reduce(task, (model, *arguments), piece), time.process_time)
+        return clock(lambda: e.field.rows.map_reduce(task, (model, *arguments), piece), time.process_time)
 
     out = {"rows": n, "M": M, "piece_rows": piece}
     # products before and after, so that a change of load in between shows in their difference
-    for name, task, arguments in (
-        ("newton", newton_pass, (a.v, False)),
-        ("gradient", gradient_pass, (a.v, P, False, False)),
-    ):
+    for name, arguments in arguments_at(a).items():
         before = products_alone(n, M, piece, 2, name)
-        seconds = run(task, *arguments)
+        seconds = run(PASSES[name], *arguments)
         after = products_alone(n, M, piece, 2, name)
         out[name] = {
             "seconds": round(seconds, 3),
@@ -120,7 +125,7 @@ def passes(n: int, M: int) -> dict:
             "products_after": round(after, 3),
             "share": round(0.5 * (before + after) / seconds, 3),
         }
-    out["mode_seconds"] = round(run(mode_pass, a.v, w, False, False), 3)
+    out["mode_seconds"] = round(run(mode_pass, a.rule, a.q.v, w, False, False), 3)
     out["peak_above_data_bytes"] = resident() - held
     return out
 
@@ -156,7 +161,7 @@ def whole_fit(n: int, M: int) -> dict:
     rows = TimedRows(ArrayRows(X, y))
     model = GGPRegressor("von_mises", kernel(), inducing=Inducing(M), verbose=1)
     piece = CHUNK_DOUBLES // (8 * M)  # what the passes work on at a time, D = 2
-    before_fit = {name: products_alone(n, M, piece, 2, name) for name in ("newton", "gradient")}
+    before_fit = {name: products_alone(n, M, piece, 2, name) for name in PASSES}
     busy = time.process_time()
     seconds = clock(lambda: model.fit(rows))
     busy = time.process_time() - busy
@@ -175,10 +180,10 @@ def whole_fit(n: int, M: int) -> dict:
         "kernel": str(model.kernel_),
         "held_out_log_density": round(float(np.mean(model.log_predictive_density(X_test, y_test))), 4),
     }
-    assert piece == model._evidence.model().piece_rows
+    assert piece == process_of(model.fit_.evidence).model.piece_rows
     products = 0.0
-    for name in ("newton", "gradient"):
-        times = rows.seconds[f"{name}_pass"]
+    for name, task in PASSES.items():
+        times = rows.seconds[task.__name__]
         alone = 0.5 * (before_fit[name] + products_alone(n, M, piece, 2, name))
         products += alone * len(times)
         out[name] = {
@@ -203,11 +208,8 @@ def workers(n: int, M: int, rounds: int = 2, repeats: int = 2) -> dict:
     from ggpm.data.door import Preparation
 
     e = evidence(n, M)
-    model, a = e.model(), near_the_mode(e)
-    tasks = {
-        "newton": (newton_pass, (model, a.v, False)),
-        "gradient": (gradient_pass, (model, a.v, a.covariance(), False, False)),
-    }
+    data, model, a = e.field.rows, process_of(e).model, near_the_mode(e)
+    tasks = {name: (PASSES[name], (model, *arguments)) for name, arguments in arguments_at(a).items()}
     chunk = -(-n // CHUNKS)
     times: dict[str, dict[int, list[float]]] = {name: {1: [], 2: []} for name in tasks}
     for count in (1, 2) * rounds:
@@ -215,7 +217,7 @@ def workers(n: int, M: int, rounds: int = 2, repeats: int = 2) -> dict:
             distributed.LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None) as cluster,
             distributed.Client(cluster),
         ):
-            X, y = da.from_array(e.rows.X, chunks=(chunk, FEATURES)), da.from_array(e.rows.y, chunks=chunk)
+            X, y = da.from_array(data.X, chunks=(chunk, FEATURES)), da.from_array(data.y, chunks=chunk)
             rows, _ = dask_rows(X, y)
             rows = rows.prepared(Preparation(e.family, None, FEATURES))
             rows.map_reduce(*tasks["newton"], model.piece_rows)  # imports and first touch
