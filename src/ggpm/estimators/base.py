@@ -162,6 +162,8 @@ class GGP(FramedOutput, BaseEstimator):
             learned = learn(evidence, self._search(np.random.default_rng(seed)), others)
         fit = learned.fit(columns_of(self), target_of(y, classes))
         field.forget()
+        if fit.found is not None:
+            fit.found.process.forget()
         return fit
 
     def _fit_inducing(self, X: Any, y: Any, offset: Any) -> Fit:

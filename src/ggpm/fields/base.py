@@ -179,6 +179,13 @@ class Process(ABC):
     def gradient(self, approximation: Approximation) -> tuple[Array, Array]:
         """Gradient of the evidence in the kernels' log-hyperparameters and in the family's."""
 
+    def pullback(self, approximation: Approximation, cotangent: Any) -> tuple[Array, Array]:
+        """Gradient of any quantity of the fitted posterior, from its derivatives in the rows' marginals and sites."""
+        raise ValueError(f"{type(self).__name__} gives no gradients but that of the evidence: leave-one-out needs them.")
+
+    def forget(self) -> None:
+        """Give back the memory that only gradients need: what is left can be factorised and asked again."""
+
     def information(self, approximation: Approximation) -> Array | None:
         """Information of the evidence on the hyperparameters, (p, p), the kernels' first; None where it costs much."""
         return None

@@ -403,6 +403,9 @@ class DenseProcess(Process):
         """Gradient in the kernels' log-hyperparameters from the cotangents of the kernel matrices."""
         return np.concatenate([e.pullback(G) for e, G in zip(self.evaluations, cotangents)])
 
+    def forget(self) -> None:
+        self.distances, self.evaluations = None, ()
+
     def renewed(self, approximation: Approximation) -> Approximation:
         # marginals turn factors into inverses, which round differently: predictions keep the factors they have
         q = DenseGaussian(approximation.q.U, self.solver(self.K, approximation.q.U), *approximation.q.x)
