@@ -181,7 +181,9 @@ class Process(ABC):
 
     def pullback(self, approximation: Approximation, cotangent: Any) -> tuple[Array, Array]:
         """Gradient of any quantity of the fitted posterior, from its derivatives in the rows' marginals and sites."""
-        raise ValueError(f"{type(self).__name__} gives no gradients but that of the evidence: leave-one-out needs them.")
+        raise ValueError(
+            f"{type(self).__name__} gives no gradients but that of the evidence: leave-one-out needs them."
+        )
 
     def forget(self) -> None:
         """Give back the memory that only gradients need: what is left can be factorised and asked again."""

@@ -7,7 +7,7 @@ Points are pairs (z, f) of arrays (n, D), f = K z. With sites of gradient u and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,13 +23,12 @@ from ggpm.families.curvature import Blocks, Combination, Curvature, Diagonal, Ma
 from ggpm.fields.base import Approximation, Field, Natural, Process
 from ggpm.fields.dense.matrices import KernelMatrices, latents_of
 from ggpm.fields.dense.posterior import DensePosterior
-from ggpm.fields.dense.solution import Solution, check_memory, factorise
+from ggpm.fields.dense.solution import Solution, Solver, check_memory, factorise
 from ggpm.kernels import Distances, KernelEvaluation, with_log_hyper
 from ggpm.kernels.linalg import fortran, mirror, symmetric_dot
 from ggpm.sites.base import InferenceError, Problem, Rule, Sites
 
 Array = NDArray[np.float64]
-Solver = Callable[[KernelMatrices, Curvature], Solution]
 
 CHORD_SIZE = 256  # nD from which steps with an old factorisation are tried; smaller ones are cheap to make anew
 # One factorisation costs about n / CHORD_... such steps, at most CHORD_MOST (measured, one thread)
@@ -417,7 +416,7 @@ class DenseProcess(Process):
         # loaded model does
         solution = None if rule.depends_on == "covariance" else q.solution
         assert self.distances is not None
-        return DensePosterior(self.kernels, self.distances.rows, np.ascontiguousarray(q.z), q.U, solution)
+        return DensePosterior(self.kernels, self.distances.rows, np.ascontiguousarray(q.z), q.U, solution, self.solver)
 
 
 def dense_solve(U: Curvature, K: KernelMatrices, r: Array) -> Array:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ggpm.data.rows import batches
 from ggpm.families.curvature import Curvature
 from ggpm.fields.dense.matrices import KernelMatrices
-from ggpm.fields.dense.solution import Solution, factorise
+from ggpm.fields.dense.solution import Solution, Solver, factorise
 from ggpm.kernels import evaluate
 from ggpm.kernels.linalg import product
 
@@ -31,10 +31,15 @@ class DensePosterior:
     z : K^-1 m, (n, D)
     U : curvature of the sites
     solution : the factorisation, if it is at hand
+    solver : what factorises
     """
 
-    def __init__(self, kernels: Sequence[Any], X: Array, z: Array, U: Curvature, solution: Solution | None = None):
+    def __init__(
+        self, kernels: Sequence[Any], X: Array, z: Array, U: Curvature, solution: Solution | None = None,
+        solver: Solver = factorise,
+    ):  # fmt: skip
         self.kernels, self.X, self.z, self.U, self._solution = list(kernels), X, z, U, solution
+        self.solver = solver
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_solution": None}
@@ -48,7 +53,7 @@ class DensePosterior:
     def solution(self) -> Solution:
         """The factorised sites."""
         if self._solution is None:
-            self._solution = factorise(KernelMatrices([evaluate(k, self.X).K for k in self.kernels]), self.U)
+            self._solution = self.solver(KernelMatrices([evaluate(k, self.X).K for k in self.kernels]), self.U)
         return self._solution
 
     def latent(self, X: Array) -> tuple[Array, Array]:

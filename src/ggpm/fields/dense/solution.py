@@ -7,6 +7,7 @@ forming either. Which solver is used follows from the shape of the curvature alo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -56,6 +57,9 @@ class Solution(Protocol):
     def sensitivity(self) -> Sensitivity:
         """Pullbacks of the marginals to sites and kernel matrices."""
         ...
+
+
+Solver = Callable[[KernelMatrices, Curvature], Solution]
 
 
 def factorise(K: KernelMatrices, U: Curvature) -> Solution:
