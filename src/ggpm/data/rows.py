@@ -35,6 +35,15 @@ def batches(m: int, per_row: int) -> Iterator[slice]:
         yield slice(start, min(start + size, m))
 
 
+def pick(n: int, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Sorted numbers of a random sample of n rows: the same however the rows are cut into chunks.
+
+    >>> pick(3, 5, np.random.default_rng(0))
+    array([0, 1, 2])
+    """
+    return np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Some consecutive rows as inference sees them."""

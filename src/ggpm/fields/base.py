@@ -179,15 +179,6 @@ class Process(ABC):
     def gradient(self, approximation: Approximation) -> tuple[Array, Array]:
         """Gradient of the evidence in the kernels' log-hyperparameters and in the family's."""
 
-    def pullback(self, approximation: Approximation, cotangent: Any) -> tuple[Array, Array]:
-        """Gradient of any quantity of the fitted posterior, from its derivatives in the rows' marginals and sites."""
-        raise ValueError(
-            f"{type(self).__name__} gives no gradients but that of the evidence: leave-one-out needs them."
-        )
-
-    def forget(self) -> None:
-        """Give back the memory that only gradients need: what is left can be factorised and asked again."""
-
     def information(self, approximation: Approximation) -> Array | None:
         """Information of the evidence on the hyperparameters, (p, p), the kernels' first; None where it costs much."""
         return None
@@ -199,12 +190,3 @@ class Process(ABC):
     @abstractmethod
     def posterior(self, approximation: Approximation) -> Any:
         """Posterior for predictions, with a method ``latent(X)``."""
-
-
-def add(a: Natural, b: Natural, t: float) -> Natural:
-    """``(1 - t) a + t b``.
-
-    >>> add((np.zeros(1), np.zeros(1)), (np.ones(1), np.ones(1)), 0.25)
-    (array([0.25]), array([0.25]))
-    """
-    return (1 - t) * a[0] + t * b[0], (1 - t) * a[1] + t * b[1]

@@ -20,11 +20,10 @@ from scipy.special import logsumexp
 from ggpm.data.rows import batches
 from ggpm.data.text import Hint, Message
 from ggpm.families.base import Family
-from ggpm.families.curvature import Diagonal
+from ggpm.families.curvature import Diagonal, Outer
 from ggpm.families.special.quadrature import matched_nodes
 from ggpm.fields.base import Approximation
 from ggpm.fields.dense.field import Cotangent
-from ggpm.fields.dense.sensitivity import symmetric
 from ggpm.sites.base import InferenceError
 from ggpm.sites.expectations import cholesky_pullback, place
 
@@ -105,7 +104,7 @@ def _at_cavity(approximation: Approximation, accuracy: str, gradient: bool) -> t
     if not gradient:
         return values, None
     assert V_c_bar is not None
-    V_c_bar = V_c_bar - symmetric(m_bar, z)
+    V_c_bar = V_c_bar - Outer(m_bar, z).dense()
     z_bar = -np.einsum("njk,nk->nj", V_c, m_bar)
     return values, Cotangent(m_bar, A.swapaxes(1, 2) @ V_c_bar @ A, z_bar, V_c @ V_c_bar @ V_c, phi.sum(axis=0))
 
@@ -122,7 +121,7 @@ def _at_posterior(approximation: Approximation, accuracy: str, gradient: bool) -
     if not gradient:
         return values, None
     t, tt = moments
-    V_c_bar = -0.5 * symmetric(z, z)
+    V_c_bar = -0.5 * Outer(z, z).dense()
     V_bar = V_bar - 0.5 * (U + U @ V_c @ U) + A.swapaxes(1, 2) @ V_c_bar @ A
     U_bar = 0.5 * tt - 0.5 * V_c + V_c @ V_c_bar @ V_c
     return values, Cotangent(m_bar, V_bar, -t - V_c_z, U_bar, phi.sum(axis=0))

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lstsq
 
-from ggpm.fields.base import Approximation, Natural, Process, Trial, add
+from ggpm.fields.base import Approximation, Natural, Process, Trial
 from ggpm.kernels.linalg import NotPositiveDefinite
 from ggpm.sites import InferenceError, Laplace, Rule, Taylor
 
@@ -294,7 +294,7 @@ class _Bound:
         if step is None:
             # the natural gradient itself: some step along it must lead upwards, a shorter one than one just refused
             lengths = 0.5 ** np.arange(0 if better is None else 1, HALVINGS)
-            step = line_search(self._trials((t, add(state.natural, target, t)) for t in lengths), floor, 0.0)
+            step = line_search(self._trials((t, _mixed(state.natural, target, t)) for t in lengths), floor, 0.0)
         if step is None:
             self.there = self.change <= ROUNDED
             return False
@@ -313,6 +313,10 @@ class _Bound:
             self.process, self.rule, s.q, s.look, s.bound, bool(self.there), n_iter, tuple(self.trace),
             self.process.n_passes,
         )  # fmt: skip
+
+
+def _mixed(a: Natural, b: Natural, t: float) -> Natural:
+    return (1 - t) * a[0] + t * b[0], (1 - t) * a[1] + t * b[1]
 
 
 def _flat(natural: Natural) -> Array:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.door import Columns, Target
+from ggpm.data.rows import pick
 from ggpm.data.text import Hint, Message
 from ggpm.families.base import Family
 from ggpm.fields.base import Approximation, Field, Process
@@ -176,7 +177,7 @@ def learn_in_samples(evidence: Evidence, settings: Inducing, sample: NDArray[np.
     n = evidence.field.n_rows
     if evidence.theta.size:
         for size, following in itertools.pairwise(_sizes(n, len(sample), settings)):
-            chosen = sample[_pick(len(sample), size, rng)] if size <= len(sample) else _pick(n, size, rng)
+            chosen = sample[pick(len(sample), size, rng)] if size <= len(sample) else pick(n, size, rng)
             first, start = maximised(evidence.sample(chosen), f"{size} rows")
             evidence, restarts = evidence.at(first.theta), 0
             # the information grows with the rows
@@ -198,11 +199,6 @@ def _sizes(n: int, sample: int, settings: Inducing) -> list[int]:
     if not settings.warmup or first < min(settings.sample_rows, WARMUP_FROM):
         return [n]
     return [size for size in (first, 10 * sample) if 4 * size <= n] + [n]
-
-
-def _pick(n: int, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Sorted numbers of a random sample of n rows: the same however the rows are cut into chunks."""
-    return np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
 
 
 def _move_inputs(

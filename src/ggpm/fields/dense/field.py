@@ -132,19 +132,17 @@ class DenseField(Field):
     offset: Array
     solver: Solver = factorise
 
-    def __post_init__(self) -> None:
-        self.forget()
+    @cached_property
+    def distances(self) -> Distances:
+        """Distances between rows, which do not depend on hyperparameters."""
+        return Distances(self.X)
 
     def forget(self) -> None:
         """Give back the memory of the distances between rows; they are computed again when needed."""
-        self.distances = Distances(self.X)
+        self.__dict__.pop("distances", None)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "distances"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.forget()
 
     @property
     def n_rows(self) -> int:
@@ -403,6 +401,7 @@ class DenseProcess(Process):
         return np.concatenate([e.pullback(G) for e, G in zip(self.evaluations, cotangents)])
 
     def forget(self) -> None:
+        """Give back the memory that only gradients need: what is left can be factorised and asked again."""
         self.distances, self.evaluations = None, ()
 
     def renewed(self, approximation: Approximation) -> Approximation:

@@ -122,14 +122,3 @@ def _cotangents(K: KernelMatrices, m_bar: Array, z: Array, parts: Iterable[Array
         else:
             out.append(G)
     return out
-
-
-def symmetric(a: Array, b: Array) -> Array:
-    """The symmetric part of ``a_i b_i^T`` for every row.
-
-    >>> symmetric(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]))
-    array([[[0. , 0.5],
-            [0.5, 0. ]]])
-    """
-    outer = a[:, :, None] * b[:, None, :]
-    return (outer + outer.swapaxes(1, 2)) / 2

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ggpm import kernels as kernels_module
+from ggpm.data.rows import pick
 
 Array = NDArray[np.float64]
 
@@ -96,8 +97,7 @@ class Inducing:
     def sample(self, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
         """Sorted numbers of the rows, among n, that points are chosen from and learning starts on."""
         enough = 0 if np.ndim(self.points) else 4 * int(self.points)  # type: ignore[arg-type]
-        size = max(self.sample_rows, enough)
-        return np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
+        return pick(n, max(self.sample_rows, enough), rng)
 
     def choose(self, sample: Array, kernels: Sequence[Any], seed: int) -> Array:
         """M points from a sample of the rows."""
