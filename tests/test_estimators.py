@@ -404,3 +404,8 @@ def test_ordinary_fits_do_not_warn(name):
         model = GGPRegressor(name).fit(X, y)
     if name == "negative_binomial":
         np.testing.assert_allclose(model.theta_[2], model.fit_.evidence.bounds[2, 0])  # the intercept did go there
+
+
+def test_a_fit_does_not_keep_the_distances_between_rows():
+    model = GGPRegressor("poisson", optimizer=None).fit(np.arange(8.0)[:, None], np.arange(8))
+    assert "squared" not in vars(model.fit_.found.process.distances)

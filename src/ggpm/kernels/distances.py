@@ -70,6 +70,18 @@ class Distances:
         columns = self.columns - centre
         return (columns if self.square else self.rows - centre), columns
 
+    def forget(self) -> None:
+        """Give back the memory of the matrices; they are computed again when needed.
+
+        >>> shared = Distances(np.zeros((2, 1)))
+        >>> _ = shared.squared
+        >>> shared.forget()
+        >>> "squared" in vars(shared)
+        False
+        """
+        for name in ("squared", "inner", "centred"):
+            self.__dict__.pop(name, None)
+
     def belongs_to(self, X: Any, Z: Any = None) -> bool:
         """Whether these are the distances of these points."""
         return _same(self.X, X) and _same(self.Z, Z)

@@ -134,18 +134,18 @@ class DenseField(Field):
     solver: Solver = factorise
 
     def __post_init__(self) -> None:
-        self.forget()
+        self.distances = Distances(self.X)
 
     def forget(self) -> None:
-        """Give back the memory of the distances between rows; they are computed again when needed."""
-        self.distances = Distances(self.X)
+        """Give back the memory of the distances between rows, which processes share; they are computed again."""
+        self.distances.forget()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "distances"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.forget()
+        self.distances = Distances(self.X)
 
     @property
     def n_rows(self) -> int:
