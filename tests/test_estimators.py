@@ -409,3 +409,15 @@ def test_ordinary_fits_do_not_warn(name):
 def test_a_fit_does_not_keep_the_distances_between_rows():
     model = GGPRegressor("poisson", optimizer=None).fit(np.arange(8.0)[:, None], np.arange(8))
     assert "squared" not in vars(model.fit_.found.process.distances)
+
+
+def test_the_learned_theta_is_the_users_own():
+    model = GGPRegressor("poisson").fit(np.arange(8.0)[:, None], np.arange(8))
+    before = model.fit_.theta.copy()
+    model.theta_ += 1.0
+    np.testing.assert_array_equal(model.fit_.theta, before)
+
+
+def test_an_unknown_optimizer_is_told_even_with_nothing_to_learn():
+    with pytest.raises(ValueError, match="optimizer must be"):
+        GGPRegressor("poisson", RBF(1.0, "fixed"), optimizer="nonsense").fit(np.arange(8.0)[:, None], np.arange(8))
