@@ -310,5 +310,6 @@ def test_a_fit_is_frozen_and_the_estimator_shows_it():
     fit = model.fit_
     with pytest.raises(AttributeError):
         fit.n_iter = 7
-    assert model.theta_ is fit.theta and model.family_ is fit.family and model.posterior_ is fit.posterior
+    np.testing.assert_array_equal(model.theta_, fit.theta)
+    assert model.family_ is fit.family and model.posterior_ is fit.posterior
     assert model.converged_ == fit.converged and model.n_features_in_ == fit.columns.count

@@ -404,3 +404,21 @@ def test_ordinary_fits_do_not_warn(name):
         model = GGPRegressor(name).fit(X, y)
     if name == "negative_binomial":
         np.testing.assert_allclose(model.theta_[2], model.fit_.evidence.bounds[2, 0])  # the intercept did go there
+
+
+def test_a_fit_does_not_keep_the_distances_between_rows():
+    model = GGPRegressor("poisson", optimizer=None).fit(np.arange(8.0)[:, None], np.arange(8))
+    process, field = model.fit_.found.process, model.fit_.evidence.field
+    assert process.distances is None and not process.evaluations and "distances" not in vars(field)
+
+
+def test_the_learned_theta_is_the_users_own():
+    model = GGPRegressor("poisson").fit(np.arange(8.0)[:, None], np.arange(8))
+    before = model.fit_.theta.copy()
+    model.theta_ += 1.0
+    np.testing.assert_array_equal(model.fit_.theta, before)
+
+
+def test_an_unknown_optimizer_is_told_even_with_nothing_to_learn():
+    with pytest.raises(ValueError, match="optimizer must be"):
+        GGPRegressor("poisson", RBF(1.0, "fixed"), optimizer="nonsense").fit(np.arange(8.0)[:, None], np.arange(8))

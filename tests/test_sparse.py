@@ -4,6 +4,7 @@ import copy
 import math
 import pickle
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, Inducing, fa
 from ggpm.data.rows import ArrayRows, Total
 from ggpm.fields.inducing.points import greedy_variance, kmeans_points
 from ggpm.kernels import resolve_kernel
+from ggpm.learning.search import maximise
 from ggpm.sites import InferenceError, Laplace, Taylor, Variational
 
 
@@ -473,3 +475,21 @@ def test_a_search_that_cannot_move_warns():
     X, y, _ = simulate("inverse_gaussian", n=30)
     with pytest.warns(ConvergenceWarning, match="mode"):
         GGPRegressor("inverse_gaussian", inducing=8, inference=Laplace(max_iter=1), optimizer=None).fit(X, y)
+
+
+def test_an_offset_without_rows_is_told():
+    with pytest.raises(ValueError, match="offset must have shape"):
+        GGPRegressor("poisson", inducing=2).fit(np.arange(8.0)[:, None], np.arange(8), offset=0.5)
+
+
+def test_the_search_that_stopped_early_is_the_one_that_is_named(monkeypatch):
+    endings = iter([(False, "out of steps"), (True, "all is well")])
+
+    def ending(*args, **settings):
+        converged, message = next(endings)
+        return replace(maximise(*args, **settings), converged=converged, message=message)
+
+    monkeypatch.setattr("ggpm.learning.objective.maximise", ending)
+    monkeypatch.setattr("ggpm.learning.fit.maximise", ending)
+    with pytest.warns(ConvergenceWarning, match="out of steps"):
+        GGPRegressor("poisson", inducing=Inducing(2, optimise=True)).fit(np.arange(8.0)[:, None], np.arange(8))

@@ -198,7 +198,7 @@ class Hidden:
 
     def __getattr__(self, name):
         if name == "expected_log_prob":
-            raise AttributeError(name)
+            return lambda *_: None
         return getattr(self._family, name)
 
 

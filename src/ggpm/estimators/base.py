@@ -108,7 +108,7 @@ class GGP(FramedOutput, BaseEstimator):
         self.fit_ = fit
         self.family_ = fit.family
         self.kernel_ = fit.kernels if isinstance(self.kernel, list | tuple) else fit.kernels[0]
-        self.theta_ = fit.theta
+        self.theta_ = fit.theta.copy()  # the fit's own is not for others to change
         self.posterior_ = fit.posterior
         self.log_marginal_likelihood_value_ = fit.log_evidence
         self.n_iter_ = fit.n_iter
@@ -140,6 +140,8 @@ class GGP(FramedOutput, BaseEstimator):
         refuse_masked(X, "X")
         if self.objective not in ("evidence", "loo"):
             raise ValueError(f"objective must be 'evidence' or 'loo'; got {self.objective!r}.")
+        if not (self.optimizer is None or callable(self.optimizer) or self.optimizer == "fmin_l_bfgs_b"):
+            raise ValueError(f"optimizer must be 'fmin_l_bfgs_b', a callable or None; got {self.optimizer!r}.")
         if self.inducing is not None or is_streamed(X):
             if self.objective != "evidence":
                 raise ValueError(f"with inducing points objective must be 'evidence'; got {self.objective!r}.")

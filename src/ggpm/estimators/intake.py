@@ -53,6 +53,8 @@ def source_of(checked: Any, X: Any, y: Any, offset: Any, chunk_rows: int) -> tup
     check_consistent_length(X, y)
     if offset is not None:
         offset = as_numbers(offset, "offset", "one number per row")
+        if offset.ndim == 0:
+            raise ValueError(f"offset must have shape ({len(X)},) or ({len(X)}, D); got ().")
         check_consistent_length(X, offset)
     return ArrayRows(X, y, offset, chunk_rows=chunk_rows), columns_of(checked), names
 

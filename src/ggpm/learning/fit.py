@@ -100,7 +100,7 @@ class Search:
 
     optimizer: Any
     n_restarts: int
-    rng: np.random.Generator | None
+    rng: np.random.Generator
     report: Callable[[str], Report | None]
     """Function that takes the name of a search and returns what is called after every evaluation of it, or None."""
 
@@ -162,9 +162,7 @@ def learn_in_samples(evidence: Evidence, settings: Inducing, sample: NDArray[np.
     ``sample`` are the numbers of the rows on which learning starts.
     """
     found: list[Optimum] = []
-    restarts, inverse_hessian, start = how.n_restarts, None, None
-    rng = how.rng
-    assert rng is not None
+    restarts, inverse_hessian, start, rng = how.n_restarts, None, None, how.rng
 
     def maximised(part: Evidence, what: str) -> tuple[Optimum, Any]:
         objective = WarmObjective(part, start, inverse_hessian)
@@ -188,9 +186,8 @@ def learn_in_samples(evidence: Evidence, settings: Inducing, sample: NDArray[np.
     if settings.optimise:
         evidence, joint, start = _move_inputs(evidence, sample, settings, how)
         found.append(joint)
-    converged = all(o.converged for o in found)
-    notes = () if converged else (_stopped_early(found[-1].message),)
-    return SearchOutcome(evidence, start, sum(o.n_iter for o in found), converged, notes)
+    notes = tuple(_stopped_early(o.message) for o in found if not o.converged)
+    return SearchOutcome(evidence, start, sum(o.n_iter for o in found), not notes, notes)
 
 
 def _sizes(n: int, sample: int, settings: Inducing) -> list[int]:

@@ -60,8 +60,6 @@ def maximise(
     for _ in range(n_restarts):
         assert rng is not None
         starts.append(rng.uniform(bounds[:, 0], bounds[:, 1]))
-    if not (callable(optimizer) or optimizer == "fmin_l_bfgs_b"):
-        raise ValueError(f"optimizer must be 'fmin_l_bfgs_b', a callable or None; got {optimizer!r}.")
     best: Optimum | None = None
     for number, start in enumerate(starts):
         tell = None if report is None else partial(report, number)

@@ -53,11 +53,14 @@ class Ordered:
     def cdf_given_latent(self, p: Predictive) -> Callable[[Array, Array], Array]:
         """Return the family's cdf, or raise ValueError that says what to ask instead."""
         if not p.family.has("cdf"):
-            raise ValueError(
-                f"{type(p.family).__name__} outputs have no order, hence neither quantiles nor a distribution "
-                f"function. Try {self.instead}."
-            )
+            raise self._no_order(p)
         return p.family.cdf
+
+    def _no_order(self, p: Predictive) -> ValueError:
+        return ValueError(
+            f"{type(p.family).__name__} outputs have no order, hence neither quantiles nor a distribution "
+            f"function. Try {self.instead}."
+        )
 
     def pit(self, p: Predictive, y: Any, random_state: Any) -> Array:
         """Probability integral transform, randomised for whole numbers."""
@@ -215,10 +218,7 @@ class Angles(Ordered):
         return p._circle.cdf(self.circle(p).to_radians(p.family.encode(y)))
 
     def quantile(self, p: Predictive, q: float) -> Array:
-        raise ValueError(
-            f"{type(p.family).__name__} outputs have no order, hence neither quantiles nor a distribution "
-            f"function. Try {self.instead}."
-        )
+        raise self._no_order(p)
 
     def interval(self, p: Predictive, level: float) -> NDArray:
         arcs = self.circle(p).from_radians(p._circle.shortest_arc(level))

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.checks import check_positive, check_whole
-from ggpm.families.curvature import Curvature, Marginals
+from ggpm.families.curvature import Marginals
 from ggpm.families.special.quadrature import ACCURACIES
 from ggpm.kernels.linalg import NotPositiveDefinite
 from ggpm.sites.base import Problem, Rule, Sites, Slopes
@@ -99,7 +99,7 @@ class Variational(Rule):
         return Sites(found.u, found.U, value=float(np.sum(found.value)), coupling=found.blocks)
 
     def slopes(self, problem: Problem, f: Array, V: Marginals | None, sites: Sites) -> Slopes:
-        return _VariationalSlopes(problem, f, self._root(V), sites.U, self.accuracy)
+        return _VariationalSlopes(problem, f, self._root(V), self.accuracy)
 
     def coupled(self, problem: Problem, f: Array, V: Marginals, sites: Sites) -> Array:
         return expected_blocks(problem, f, self._root(V)) if sites.coupling is None else sites.coupling
@@ -116,9 +116,8 @@ class Variational(Rule):
 
 
 class _VariationalSlopes(Slopes):
-    def __init__(self, problem: Problem, mean: Array, R: Array, U: Curvature, accuracy: str):
+    def __init__(self, problem: Problem, mean: Array, R: Array, accuracy: str):
         self.problem, self.mean, self.R, self.accuracy = problem, mean, R, accuracy
-        self.U = U
 
     def pullback(
         self, u_bar: Array | None, U_bar: Marginals | None, *, value: bool = False, phi: bool = True

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals
 from ggpm.kernels.linalg import NotPositiveDefinite
-from ggpm.sites.base import Problem, Rule, Sites
+from ggpm.sites.base import InferenceError, Problem, Rule, Sites
 
 Array = NDArray[np.float64]
 
@@ -32,6 +32,7 @@ MOST_STEPS = 100  # of the search within rows; from any start that the tests try
 # Relative move of the rows' own latents that ends it: what is left of it in the objective, its square, is rounding, and
 # in gradients, which are not stationary in it, 1e-11.
 CLOSE = 1e-11
+NOT_SETTLED = "the rows' own latents, from white noise in the kernel, were not found at these hyperparameters"
 MEMORY = 4  # steps that a row's extrapolation looks at; a row has D + D² unknowns, mostly few
 
 
@@ -106,20 +107,20 @@ def _settle_expansion(rule: Rule, problem: Problem, g: Array, V: Marginals | Non
         while (there := height(t + length * step)) < now - 1e-13 * (1.0 + abs(now)) and length > 1e-6:
             length *= 0.5
         t, now = t + length * step, there
+    else:
+        raise InferenceError(NOT_SETTLED)
     return Settled(sites, g + own * t, _wrapped(U, isinstance(sites.U, Diagonal)), now, own, log_det)
 
 
 def _curvature(rule: Rule, problem: Problem, f: Array, own: Array, fisher: bool) -> tuple[Sites, Array, float]:
     """Sites at f, U~ and log|I + U W|; with the Fisher curvature where the observed one leaves e no mode."""
-    for with_fisher in (fisher, True):
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            sites = rule.at(problem, f, None, with_fisher)
-        try:
-            return sites, *_reduced(sites.U.dense(), own)
-        except NotPositiveDefinite:
-            if with_fisher:
-                raise
-    raise AssertionError
+    sites = rule.at(problem, f, None, fisher)
+    try:
+        return sites, *_reduced(sites.U.dense(), own)
+    except NotPositiveDefinite:
+        if fisher:
+            raise
+    return _curvature(rule, problem, f, own, True)
 
 
 def _settle_bound(rule: Rule, problem: Problem, g: Array, V: Marginals | None, own: Array, fisher: bool) -> Settled:
@@ -149,6 +150,8 @@ def _settle_bound(rule: Rule, problem: Problem, g: Array, V: Marginals | None, o
         ahead = np.where((change <= last)[:, None] & np.isfinite(ahead), ahead, 0.5 * (x + image))
         x = np.where(_definite(ahead[:, D:].reshape(c, D, D), own)[:, None], ahead, 0.5 * (x + image))
         last = np.minimum(last, change)
+    else:
+        raise NotPositiveDefinite(NOT_SETTLED)  # no such Gaussian: the search takes another step
     U, log_det = _reduced(sites.U.dense(), own)
     inner = np.einsum("cjk,ckl,clj->cj", U, cov, U, optimize=True)
     divergence = 0.5 * (float(np.sum(own * (t * t - np.einsum("cjj->cj", U) + inner))) + log_det)
