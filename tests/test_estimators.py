@@ -369,6 +369,17 @@ def test_gaussian_outputs_far_from_order_one_are_told():
         GGPRegressor(optimizer=None).fit(X, 1e-3 * X[:, 0])
 
 
+@pytest.mark.parametrize("inducing", [None, 4])
+def test_warnings_about_y_show_the_line_of_the_user(inducing):
+    x = np.arange(8.0)[:, None]
+    with pytest.warns(UserWarning, match="sorted alphabetically") as caught:
+        GGPOrdinalClassifier(RBF(), optimizer=None, inducing=inducing).fit(x, ["a", "b"] * 4)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="more than 2 pi") as caught:
+        GGPRegressor("von_mises", kernel=RBF(), optimizer=None, inducing=inducing).fit(x, 10.0 * x[:, 0])
+    assert caught[0].filename == __file__
+
+
 def test_bounds_may_be_an_array():
     model = GGPRegressor(families.Gaussian(phi_bounds=np.array([1e-3, 10.0]))).fit(X, X[:, 0])
     assert 1e-3 <= model.family_.phi <= 10.0

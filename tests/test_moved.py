@@ -165,6 +165,11 @@ def test_a_pickled_object_of_an_old_path_loads():
     assert old != new and pickle.loads(old) == ggpm.Laplace(max_iter=7)
 
 
+def test_a_pickled_taylor_of_version_0_1_keeps_its_c():
+    old = pickle.dumps(ggpm.Taylor(coupling=0), protocol=0).replace(b"coupling", b"c")
+    assert pickle.loads(old) == ggpm.Taylor(coupling=0)
+
+
 def test_an_unknown_path_is_not_found():
     for name in ("ggpm.nothing", "ggpm.sparse.nothing", "ggpm.priors.nothing"):
         with pytest.raises(ModuleNotFoundError):

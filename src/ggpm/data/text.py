@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
+
+PACKAGE = str(Path(__file__).parents[1] / "_")[:-1]  # of ggpm, with the separator at the end
 
 
 @dataclass(frozen=True)
@@ -66,3 +70,15 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
     near = difflib.get_close_matches(str(name).lower(), list(known), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def stacklevel() -> int:
+    """The ``stacklevel`` with which a warning of the function that calls this shows the line outside the package.
+
+    >>> stacklevel()
+    1
+    """
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level

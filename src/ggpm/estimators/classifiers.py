@@ -16,7 +16,7 @@ from ggpm import families
 from ggpm.data import frames
 from ggpm.data.checks import as_array, check_labels
 from ggpm.data.kinds import is_dask
-from ggpm.data.text import Hint, Message
+from ggpm.data.text import Hint, Message, stacklevel
 from ggpm.estimators.base import GGP
 from ggpm.families.base import Family
 
@@ -211,7 +211,7 @@ class GGPOrdinalClassifier(_ClassifierBase):
                         ".",
                     ),
                     UserWarning,
-                    stacklevel=5,
+                    stacklevel=stacklevel(),
                 )
             return labels
         order = as_array(chosen, "order")

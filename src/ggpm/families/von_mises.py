@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ggpm.data.text import Hint, Message
+from ggpm.data.text import Hint, Message, stacklevel
 from ggpm.families.base import Array, Family
 from ggpm.families.curvature import Marginals, RankOne
 from ggpm.families.special import bessel_ratio, log_bessel
@@ -93,7 +93,7 @@ class VonMises(Family):
                     ".",
                 ),
                 UserWarning,
-                stacklevel=2,
+                stacklevel=stacklevel(),
             )
         return out
 

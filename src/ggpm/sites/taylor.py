@@ -50,6 +50,10 @@ class Taylor(Rule):
         object.__setattr__(self, "expansion", expansion)
         object.__setattr__(self, "coupling", given)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # pickles of version 0.1 say c
+        self.__dict__.update({"coupling" if name == "c" else name: value for name, value in state.items()})
+
     @property
     def c(self) -> int:
         """The old name of ``coupling``."""
