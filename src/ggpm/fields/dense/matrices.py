@@ -55,10 +55,6 @@ class KernelMatrices:
             return symmetric_dot(self.matrices[0], z)
         return np.stack([symmetric_dot(k, z[:, j]) for j, k in enumerate(self.matrices)], axis=1)
 
-    def diagonals(self) -> Array:
-        """Prior variances of every matrix, (number of matrices, n)."""
-        return np.stack([np.diag(k) for k in self.matrices])
-
     def dense(self, D: int) -> Array:
         """The covariance of all latents, (n, D, n, D)."""
         n = len(self.matrices[0])
