@@ -339,3 +339,45 @@ def test_angles_have_arcs_and_no_quantiles():
 def test_the_number_of_draws_is_a_whole_number(size):
     with pytest.raises(ValueError, match="size must be a whole number"):
         predictive_for("poisson").sample(size)
+
+
+def test_quantiles_of_counts_beyond_all_integers_end():
+    """From 2^53 on there are no odd floats; the median of a log-normal rate is known."""
+    p = Predictive(families.Poisson(), np.array([[40.0], [2.0], [0.0]]), np.array([0.25, 1e-12, 1e4])[:, None, None])
+    median = p.quantile(0.5)
+    np.testing.assert_allclose(median[0], np.exp(40.0), rtol=1e-3)
+    assert median[1] == 7  # of a Poisson variable with rate e^2
+    assert np.isfinite(median).all() and median[2] <= 1
+    low, high = p.interval(0.9).T
+    # such rates are steps between nodes of the latent, an eighth of a standard deviation apart
+    np.testing.assert_allclose(np.log(high[0] / low[0]), 2 * 1.6449 * 0.5, atol=0.5 / 8)
+
+
+def test_intervals_far_from_growing_counts_end():
+    from sklearn.gaussian_process.kernels import DotProduct
+
+    x = np.arange(1.0, 9.0)[:, None]
+    model = GGPRegressor("poisson", DotProduct()).fit(x, np.round(np.exp(0.9 * x[:, 0])))
+    low, high = model.predict_dist([[50.0]]).interval(0.9)[0]
+    assert 1e15 < low < high < 1e25
+    zeros = GGPRegressor("negative_binomial").fit(x, np.zeros(8))
+    assert zeros.predict_dist(x).quantile(0.9).shape == (8,)
+
+
+def test_a_median_is_finite_where_the_mean_is_not():
+    """The mean of a log-normal variable with a log-variance of 1e4 is exp(5000)."""
+    p = Predictive(families.Gamma(), np.zeros((1, 1)), np.full((1, 1, 1), 1e4))
+    assert 0.1 < p.quantile(0.5)[0] < 10.0
+
+
+@pytest.mark.parametrize("start", [0.0, 90.0, 184.0, 186.0, 300.0])
+def test_the_distribution_function_of_angles_stays_one_past_the_mass(start):
+    family = families.VonMises(units=(start, start + 360.0))
+    mean = 400.0 * np.array([[np.cos(np.deg2rad(185.0)), np.sin(np.deg2rad(185.0))]])
+    p = Predictive(family, np.repeat(mean, 12, axis=0), np.zeros((12, 2, 2)))
+    at = start + np.array([0.0, 1e-3, 5.0, 30.0, 60.0, 100.0, 180.0, 250.0, 280.0, 300.0, 340.0, 359.99])
+    from scipy.stats import vonmises
+
+    around = np.deg2rad(at - 185.0), np.deg2rad(start - 185.0)
+    expected = vonmises.cdf(around[0], 400.0) - vonmises.cdf(around[1], 400.0)
+    np.testing.assert_allclose(p.cdf(at), expected, atol=1e-6)

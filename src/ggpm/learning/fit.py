@@ -184,7 +184,7 @@ def learn_in_samples(evidence: Evidence, settings: Inducing, sample: NDArray[np.
         evidence = evidence.at(best.theta)
         found.append(best)
     if settings.optimise:
-        evidence, joint, start = _move_inputs(evidence, sample, settings, how)
+        evidence, joint, start = _move_inputs(evidence, sample, settings, how, start)
         found.append(joint)
     notes = tuple(_stopped_early(o.message) for o in found if not o.converged)
     return SearchOutcome(evidence, start, sum(o.n_iter for o in found), not notes, notes)
@@ -199,7 +199,7 @@ def _sizes(n: int, sample: int, settings: Inducing) -> list[int]:
 
 
 def _move_inputs(
-    evidence: Evidence, sample: NDArray[np.intp], settings: Inducing, how: Search
+    evidence: Evidence, sample: NDArray[np.intp], settings: Inducing, how: Search, start: Any
 ) -> tuple[Evidence, Optimum, Any]:
     """Hyperparameters and inducing inputs together; the inputs in units of the features' spread."""
     layout = evidence.field
@@ -210,7 +210,7 @@ def _move_inputs(
     # one spread beyond the data on either side: further out an inducing point has nothing to explain
     low, high = np.minimum(X.min(axis=0), Z.min(axis=0)), np.maximum(X.max(axis=0), Z.max(axis=0))
     box = np.stack([np.tile(low / spread - 1.0, len(Z)), np.tile(high / spread + 1.0, len(Z))], axis=1)
-    warm: dict[str, Any] = {"start": None}
+    warm: dict[str, Any] = {"start": start, "best": -np.inf}
 
     def at(x: Array) -> Evidence:
         return evidence.at(x[:p]).with_field(replace(layout, Z=x[p:].reshape(Z.shape) * spread))
@@ -218,11 +218,12 @@ def _move_inputs(
     def objective(x: Array) -> tuple[float, Array]:
         here = at(x)
         approximation = here.infer(warm["start"])
-        warm["start"] = approximation.start
         process: Process = approximation.process
         assert isinstance(process, InducingProcess)
         of_kernels, of_family, inputs = process.gradients(approximation)
         value, theta = here.with_prior(approximation.log_evidence, here.gradient_in_theta(of_kernels, of_family))
+        if value > warm["best"]:  # the last one may be that of a step which went much too far
+            warm.update(start=approximation.start, best=value)
         return value, np.concatenate([theta, (inputs * spread).ravel()])
 
     best = maximise(

@@ -80,8 +80,12 @@ class Ordered:
 
     @staticmethod
     def _middle(p: Predictive) -> Array:
-        """A y in the middle, encoded: the point is in the user's unit where the two differ."""
-        moment = p._moment()
+        """A y in the middle, encoded: the point is in the user's unit where the two differ.
+
+        At the mean of the latent, whose image is finite where the average over a wide latent is not.
+        """
+        with np.errstate(over="ignore"):
+            moment = p.family.moment(p.latent_mean, p.trials)
         point = p.family.point(moment)
         return moment if moment.shape == point.shape else point
 
@@ -93,7 +97,8 @@ class Ordered:
             eta = p._place(nodes, rows)
 
             def excess(y: Array, eta: Array = eta) -> Array:
-                return np.tensordot(weights, cdf(eta, y), axes=1) - q
+                with np.errstate(over="ignore", divide="ignore"):  # a mean beyond the floats lies beyond every y
+                    return np.tensordot(weights, cdf(eta, y), axes=1) - q
 
             out[rows] = integer_root(excess, near[rows]) if support.integer else root(excess, near[rows], support)
         return out

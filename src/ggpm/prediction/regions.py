@@ -55,7 +55,7 @@ class CircularGrid:
 
     def cdf(self, theta: Array) -> Array:
         """P(Y between centre - pi and theta), going forwards."""
-        delta = np.mod(theta - self.centre + np.pi, 2 * np.pi) - np.pi
+        delta = self._from_centre(theta)
         t = 2.0 * np.arctan2(np.sin(delta / 2), self.scale * np.cos(delta / 2))
         at = (t + np.pi) * (N_FINE / (2 * np.pi))
         low = np.clip(at.astype(int), 0, N_FINE - 1)
@@ -65,7 +65,13 @@ class CircularGrid:
 
     def between(self, start: Array, theta: Array) -> Array:
         """P(Y on the arc from start forwards to theta)."""
-        return np.mod(self.cdf(theta) - self.cdf(start), 1.0)
+        # the cut opposite the centre lies on the arc where theta comes before the start, seen from the centre
+        past_the_cut = self._from_centre(theta) < self._from_centre(start)
+        return np.clip(self.cdf(theta) - self.cdf(start) + past_the_cut, 0.0, 1.0)
+
+    def _from_centre(self, theta: Array) -> Array:
+        """Angles from the centre, in [-pi, pi)."""
+        return np.mod(theta - self.centre + np.pi, 2 * np.pi) - np.pi
 
     def shortest_arc(self, level: float) -> Array:
         """Shortest arcs (start, end) of the given probability, (m, 2), radians, end >= start."""

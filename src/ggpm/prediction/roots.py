@@ -12,18 +12,21 @@ from ggpm.families.support import Support
 
 Array = NDArray[np.float64]
 
+LARGEST = 1e300  # count up to which a quantile is looked for
+
 
 def root(excess: Callable[[Array], Array], near: Array, support: Support) -> Array:
     """Root of an increasing function on a continuous support, near a point within it.
 
     By the Illinois method (Dowell and Jarratt 1971).
     """
-    if np.isfinite(support.high):  # the coordinate in which the support is the real line
-        start, back = logit(near), expit
-    elif np.isfinite(support.low):
-        start, back = np.log(near), np.exp
-    else:
-        start, back = near, lambda t: t
+    with np.errstate(divide="ignore"):  # at the end of the support, or beyond the floats: a start within reach will do
+        if np.isfinite(support.high):  # the coordinate in which the support is the real line
+            start, back = np.clip(logit(near), -35.0, 35.0), expit
+        elif np.isfinite(support.low):
+            start, back = np.clip(np.log(near), -690.0, 690.0), np.exp
+        else:
+            start, back = near, lambda t: t
     low, high = start - 1.0, start + 1.0
     f_low, f_high = excess(back(low)), excess(back(high))
     while (short := (f_low > 0) & (low > -700)).any():  # exp(-700) is next to the smallest float
@@ -48,12 +51,19 @@ def root(excess: Callable[[Array], Array], near: Array, support: Support) -> Arr
 
 
 def integer_root(excess: Callable[[Array], Array], near: Array) -> Array:
-    """Smallest integer k >= 0 at which an increasing step function is not negative."""
-    low, high = np.full_like(near, -1.0), np.ceil(near) + 1.0
-    while (short := excess(high) < 0).any():
-        high = np.where(short, 2.0 * high, high)
-    while np.any(high - low > 1):
-        middle = np.floor((low + high) / 2)
+    """Smallest integer k >= 0 at which an increasing step function is not negative.
+
+    From 2^53 on, where floats lie further apart than integers, the smallest such float; infinity beyond `LARGEST`.
+
+    >>> integer_root(lambda k: k - 6.5, np.array([0.0, 1e300]))
+    array([7., 7.])
+    """
+    low, high = np.full_like(near, -1.0), np.minimum(np.ceil(near), LARGEST) + 1.0
+    while (short := (excess(high) < 0) & (high < LARGEST)).any():
+        high = np.where(short, np.minimum(2.0 * high, LARGEST), high)
+    beyond = excess(high) < 0
+    while np.any(high - low > np.maximum(1.0, np.spacing(high))):
+        middle = np.floor(low + 0.5 * (high - low))
         reached = excess(middle) >= 0
         low, high = np.where(reached, low, middle), np.where(reached, middle, high)
-    return high
+    return np.where(beyond, np.inf, high)
