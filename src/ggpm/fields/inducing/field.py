@@ -214,9 +214,10 @@ class InducingProcess(Process):
         return H @ q.v.ravel() + (look.sums["score"] - q.v).ravel(), H
 
     def change(self, look: InducingLook, q: InducingGaussian) -> float:
-        parts = zip(self.target(look, q), (q.H @ q.v.ravel(), q.H))
-        change = max(float(np.max(np.abs(new - old)) / (1.0 + np.max(np.abs(new)))) for new, old in parts)
-        return change if np.isfinite(change) else np.inf
+        scale = np.sqrt(np.diag(q.H))  # an inducing value that few rows see counts as much as one that many do
+        dH = np.abs(precision_matrix(look.sums, self.model.D, self.model.M) - q.H) / np.outer(scale, scale)
+        change = max(np.abs(look.sums["score"] - q.v).max() / (1.0 + np.abs(q.v).max()), dH.max())
+        return float(change) if np.isfinite(change) else np.inf
 
     def overlap(self, q: InducingGaussian) -> float:
         return q.v.size - float(np.einsum("jmjm->", q.covariance))
