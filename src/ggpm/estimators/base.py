@@ -29,7 +29,7 @@ from ggpm.families.base import Family
 from ggpm.fields.base import Field
 from ggpm.fields.dense import DenseField
 from ggpm.fields.inducing.field import InducingField
-from ggpm.fields.inducing.points import settings_of
+from ggpm.fields.inducing.points import Inducing
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.kernels import median_distance, resolve_kernel, shorter_starts
 from ggpm.learning import priors
@@ -178,7 +178,7 @@ class GGP(FramedOutput, BaseEstimator):
                     ", the number of inducing points (for example 256).",
                 )
             )
-        settings = settings_of(self.inducing)
+        settings = self.inducing if isinstance(self.inducing, Inducing) else Inducing(self.inducing)
         raw, columns, names = source_of(self, X, y, offset, settings.chunk_rows)
         Z = settings.given(raw.n_features)
         if Z is None and int(settings.points) > raw.n_rows:  # type: ignore[arg-type]

@@ -226,6 +226,8 @@ def _closed_form(problem: Problem, mean: Array, R: Array) -> Expected | None:
     if coupled is not None:
         c = coupled(mean + problem.offset, R**2, problem.y)
         return Expected(_finite(c.value), c.d_mean, Diagonal(-2.0 * c.d_var), -c.d_mean_mean)
+    if not problem.family.has("expected_log_prob"):
+        return None
     variance = R**2 if R.ndim == 2 else np.einsum("njk,njk->nj", R, R)
     with np.errstate(over="ignore", invalid="ignore"):
         found = problem.family.expected_log_prob(mean + problem.offset, variance, problem.y)

@@ -115,11 +115,6 @@ class Inducing:
         return greedy_variance(sample, kernels, M) if self.choice == "variance" else kmeans_points(sample, M, seed)
 
 
-def settings_of(inducing: Any) -> Inducing:
-    """The settings that a user's ``inducing=`` stands for."""
-    return inducing if isinstance(inducing, Inducing) else Inducing(inducing)
-
-
 def kmeans_points(X: Array, M: int, seed: int = 0) -> Array:
     """Centres of k-means (k-means++ seeds) on features in units of their standard deviation, (M, features).
 
