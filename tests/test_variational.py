@@ -242,7 +242,8 @@ def test_site_map_pullback(name, factorised):
 
     a, B = rng.normal(size=(n, D)), rng.normal(size=V.shape)
     B = B if factorised else B + B.swapaxes(1, 2)
-    dm, dV = SiteMap(problem, mean, root(wrap(V), factorised), "coarse").pullback(a, B)
+    levels = expect(problem, mean, root(wrap(V), factorised), "coarse").levels
+    dm, dV = SiteMap(problem, mean, root(wrap(V), factorised), levels).pullback(a, B)
     for _ in range(3):
         em, eV = rng.normal(size=mean.shape), rng.normal(size=V.shape)
         eV = eV if factorised else eV + eV.swapaxes(1, 2)

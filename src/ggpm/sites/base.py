@@ -70,6 +70,8 @@ class Sites:
     """The expected log-likelihood, for rules that depend on the covariance."""
     coupling: Array | None = None
     """U with the coupling of latent dimensions that factorised sites leave out, (n, D, D), where it costs nothing."""
+    levels: Any = None
+    """Rules of the nodes that expectations were summed over, for their derivatives."""
 
 
 class Slopes(ABC):

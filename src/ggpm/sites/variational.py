@@ -20,17 +20,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.checks import check_positive, check_whole
 from ggpm.families.curvature import Marginals
-from ggpm.families.special.quadrature import ACCURACIES
 from ggpm.kernels.linalg import NotPositiveDefinite
 from ggpm.sites.base import Problem, Rule, Sites, Slopes
-from ggpm.sites.expectations import SiteMap, expect, expect_phi, expected_blocks, root
+from ggpm.sites.expectations import TOLERANCES, SiteMap, expect, expect_phi, expected_blocks, root
 
 Array = NDArray[np.float64]
 
@@ -75,8 +74,8 @@ class Variational(Rule):
         check_positive(self.tol, "tol")
         if self.sites not in ("auto", "blocks", "factorised"):
             raise ValueError(f"sites must be 'auto', 'blocks' or 'factorised'; got {self.sites!r}.")
-        if self.accuracy not in ACCURACIES:
-            raise ValueError(f"accuracy must be one of {', '.join(map(repr, ACCURACIES))}; got {self.accuracy!r}.")
+        if self.accuracy not in TOLERANCES:
+            raise ValueError(f"accuracy must be one of {', '.join(map(repr, TOLERANCES))}; got {self.accuracy!r}.")
 
     @property
     def ftol(self) -> float:
@@ -96,10 +95,10 @@ class Variational(Rule):
 
     def at(self, problem: Problem, f: Array, V: Marginals | None = None, fisher: bool = False) -> Sites:
         found = expect(problem, f, self._root(V), self.accuracy)
-        return Sites(found.u, found.U, value=float(np.sum(found.value)), coupling=found.blocks)
+        return Sites(found.u, found.U, value=float(np.sum(found.value)), coupling=found.blocks, levels=found.levels)
 
     def slopes(self, problem: Problem, f: Array, V: Marginals | None, sites: Sites) -> Slopes:
-        return _VariationalSlopes(problem, f, self._root(V), self.accuracy)
+        return _VariationalSlopes(problem, f, self._root(V), sites.levels)
 
     def coupled(self, problem: Problem, f: Array, V: Marginals, sites: Sites) -> Array:
         return expected_blocks(problem, f, self._root(V)) if sites.coupling is None else sites.coupling
@@ -116,8 +115,8 @@ class Variational(Rule):
 
 
 class _VariationalSlopes(Slopes):
-    def __init__(self, problem: Problem, mean: Array, R: Array, accuracy: str):
-        self.problem, self.mean, self.R, self.accuracy = problem, mean, R, accuracy
+    def __init__(self, problem: Problem, mean: Array, R: Array, levels: Any):
+        self.problem, self.mean, self.R, self.levels = problem, mean, R, levels
 
     def pullback(
         self, u_bar: Array | None, U_bar: Marginals | None, *, value: bool = False, phi: bool = True
@@ -125,7 +124,7 @@ class _VariationalSlopes(Slopes):
         learns = phi and self.problem.family.log_hyper.size > 0
         phi_bar = np.zeros(self.problem.family.log_hyper.size)
         if value and learns:
-            phi_bar = expect_phi(self.problem, self.mean, self.R, self.accuracy).sum(axis=0)
+            phi_bar = expect_phi(self.problem, self.mean, self.R, self.levels).sum(axis=0)
         if u_bar is None and U_bar is None:
             return np.zeros_like(self.mean), None, phi_bar
         a = np.zeros_like(self.mean) if u_bar is None else u_bar
@@ -135,4 +134,4 @@ class _VariationalSlopes(Slopes):
 
     @cached_property
     def _map(self) -> SiteMap:
-        return SiteMap(self.problem, self.mean, self.R, self.accuracy)
+        return SiteMap(self.problem, self.mean, self.R, self.levels)
