@@ -169,7 +169,8 @@ def test_solver_follows_from_the_curvature():
     assert isinstance(factorise(shared, uniform), KroneckerSolution)
     assert isinstance(factorise(separate, uniform), RankOneSolution)
     assert isinstance(factorise(shared, softmax(rng, 3)), RankOneSolution)
-    assert isinstance(factorise(shared, indefinite_blocks(rng, 3)), BlockSolution)
+    assert isinstance(factorise(shared, indefinite_blocks(rng, 3)), RankOneSolution)  # one or two terms per row
+    assert isinstance(factorise(shared, indefinite_blocks(rng, 4)), BlockSolution)
 
 
 def test_kronecker_needs_one_factorisation_for_any_number_of_classes(monkeypatch):
@@ -227,6 +228,6 @@ def test_rank_one_alone_can_make_it_indefinite():
 
 def test_blocks_that_do_not_fit_are_refused_before_allocation(monkeypatch):
     monkeypatch.setattr(solution_module, "available_memory", lambda: 10_000)
-    U = indefinite_blocks(np.random.default_rng(0), 3)
-    with pytest.raises(MemoryError, match=r"3×3 blocks for 14 rows need .* GiB"):
+    U = indefinite_blocks(np.random.default_rng(0), 4)
+    with pytest.raises(MemoryError, match=r"4×4 blocks for 14 rows need .* GiB"):
         factorise(kernel_matrices(np.random.default_rng(0), 1), U)

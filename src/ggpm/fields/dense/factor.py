@@ -12,7 +12,8 @@ factor, ``scale = gamma`` and ``N = I - V Gamma`` for the signed one.
 Several dimensions are coupled by a rank-one term with weights w (nu for the positive factor, sqrt(rho) omega for
 the signed one) through a capacitance matrix C = L_C L_C^T (`ggpm.fields.dense.rank_one`). Each factor adds its part to
 C (`add_to_capacitance`), gives the products ``w N b`` and ``N^T w c`` that cross from a dimension to C and back, and
-the matrices ``F = L_C^-1 w N`` and ``P = F K`` (`through_capacitance`).
+the matrices ``P = F K`` (`through_capacitance`) and ``F = L_C^-1 w N`` (`before_kernel`). Where some rows have several
+such terms, ``rows`` names the row of each.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from ggpm.kernels.linalg import (
 )
 
 Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
 
 # With gamma_i K_ii below this, (1 - [B^-1]_ii)/gamma_i has lost 6 of 16 digits or more; there
 # V_ii is computed from K and E.
@@ -111,24 +113,28 @@ class PositiveFactor:
         return v
 
     # ---- coupling, weights nu ----
-    def add_to_capacitance(self, nu: Array, C: Array) -> None:
-        """Add this dimension's part to the lower triangle of C, which starts from diag(1 - sum nu^2)."""
-        _add_scaled_lower(self._invert(), nu, nu, C)
+    def add_to_capacitance(self, nu: Array, C: Array, rows: Rows | None = None) -> None:
+        """Add this dimension's part to the lower triangle of C, which starts from I - sum nu nu^T within rows."""
+        _add_scaled_lower(_picked_square(self._invert(), rows), nu, nu, C)
 
-    def through_capacitance(self, H: Array, nu: Array, F: Array) -> Array:
-        """P = F K = H nu (I - B^-1) S^-1, H = L_C^-1; F = H nu B^-1 S is written into the given buffer."""
+    def through_capacitance(self, H: Array, nu: Array, rows: Rows | None = None) -> Array:
+        """P = F K = H nu (I - B^-1) S^-1, H = L_C^-1."""
         small = np.flatnonzero(self._small)
-        G = np.multiply(mirror(self._invert()), nu[:, None], order="F")
-        G = blas.dtrmm(1.0, H, G, lower=1, overwrite_b=1)
-        np.multiply(G, self.s, out=F)
-        G *= -1.0 / np.where(self._small, 1.0, self.s)
-        for columns in strips(len(H)):  # P = (H nu - G) S^-1, H being lower triangular
-            rows = slice(columns.start, None)
-            scale = nu[columns] / np.where(self._small, 1.0, self.s)[columns]
-            G[rows, columns] += H[rows, columns] * scale
+        inverse = 1.0 / np.where(self._small, 1.0, self.s)
+        G = np.multiply(_picked(mirror(self._invert()), rows), nu[:, None], order="F")
+        P = blas.dtrmm(1.0, H, G, lower=1, overwrite_b=1)
+        P *= -inverse
+        _add_columns(H, nu * _picked(inverse, rows), rows, P)
         if small.size:
-            G[:, small] = blas.dtrmm(1.0, H, nu[:, None] * self.unscaled_E_dot(self.K[:, small]), lower=1)
-        return G
+            crossed = nu[:, None] * _picked(self.unscaled_E_dot(self.K[:, small]), rows)
+            P[:, small] = blas.dtrmm(1.0, H, crossed, lower=1)
+        return P
+
+    def before_kernel(self, P: Array, H: Array, nu: Array, rows: Rows | None = None) -> Array:
+        """F = H nu B^-1 S from P = F K: H nu S - P Gamma."""
+        F = np.multiply(P, -self.gamma, order="F")
+        _add_columns(H, nu * _picked(self.s, rows), rows, F)
+        return F
 
 
 class SignedFactor:
@@ -198,18 +204,19 @@ class SignedFactor:
         return np.diag(self.V).copy()
 
     # ---- coupling, weights r = sqrt(rho) omega ----
-    def add_to_capacitance(self, r: Array, C: Array) -> None:
+    def add_to_capacitance(self, r: Array, C: Array, rows: Rows | None = None) -> None:
         """Add this dimension's part to the lower triangle of C, which starts from the identity."""
-        _add_scaled_lower(self.V, -r, r, C)
+        _add_scaled_lower(_picked_square(self.V, rows), -r, r, C)
 
-    def through_capacitance(self, H: Array, r: Array, F: Array) -> Array:
-        """P = F K = H r V, H = L_C^-1; F = H r (I - V Gamma) is written into the given buffer."""
-        P = blas.dtrmm(1.0, H, np.multiply(self.V, r[:, None], order="F"), lower=1, overwrite_b=1)
-        np.multiply(P, -self.gamma, out=F)
-        for columns in strips(len(H)):
-            rows = slice(columns.start, None)
-            F[rows, columns] += H[rows, columns] * r[columns]
-        return P
+    def through_capacitance(self, H: Array, r: Array, rows: Rows | None = None) -> Array:
+        """P = F K = H r V, H = L_C^-1."""
+        return blas.dtrmm(1.0, H, np.multiply(_picked(self.V, rows), r[:, None], order="F"), lower=1, overwrite_b=1)
+
+    def before_kernel(self, P: Array, H: Array, r: Array, rows: Rows | None = None) -> Array:
+        """F = H r (I - V Gamma) from P = F K: H r - P Gamma."""
+        F = np.multiply(P, -self.gamma, order="F")
+        _add_columns(H, r, rows, F)
+        return F
 
 
 def factor(K: Array, gamma: Array) -> PositiveFactor | SignedFactor:
@@ -232,6 +239,26 @@ def _add_scaled_lower(A: Array, s: Array, t: Array, out: Array) -> None:
         part = np.multiply.outer(t[columns], s[rows])
         part *= A.T[columns, rows]
         out.T[columns, rows] += part
+
+
+def _picked(A: Array, rows: Rows | None) -> Array:
+    return A if rows is None else A[rows]
+
+
+def _picked_square(A: Array, rows: Rows | None) -> Array:
+    """Some rows and columns of a symmetric matrix whose lower triangle is set; of it again the lower triangle."""
+    return A if rows is None else mirror(A)[np.ix_(rows, rows)]
+
+
+def _add_columns(H: Array, w: Array, rows: Rows | None, out: Array) -> None:
+    """Add the columns of a lower triangular H times w to those columns of out that ``rows`` names."""
+    n = out.shape[1]
+    for columns in strips(n):  # the first n are in their own order
+        below = slice(columns.start, None)
+        out[below, columns] += H[below, columns] * w[columns]
+    if rows is not None:
+        for column in range(n, len(H)):
+            out[column:, rows[column]] += H[column:, column] * w[column]
 
 
 def _column(w: Array, b: Array) -> Array:

@@ -18,7 +18,7 @@ from ggpm.fields.dense.block import BlockSolution, JointSolution
 from ggpm.fields.dense.diagonal import DiagonalSolution
 from ggpm.fields.dense.kronecker import KroneckerSolution
 from ggpm.fields.dense.matrices import KernelMatrices
-from ggpm.fields.dense.rank_one import RankOneSolution
+from ggpm.fields.dense.rank_one import Coupling, RankOneSolution
 from ggpm.fields.dense.sensitivity import Sensitivity
 from ggpm.kernels.linalg import available_memory
 
@@ -80,6 +80,9 @@ def factorise(K: KernelMatrices, U: Curvature) -> Solution:
         return RankOneSolution(K, U)
     blocks = Blocks(U.dense())
     n, D, _ = blocks.values.shape
+    if not K.joint and (coupling := Coupling.of_blocks(blocks)) is not None:
+        check_memory(n, D + 1, f"general {D}×{D} blocks")
+        return RankOneSolution(K, coupling)
     check_memory(n, BLOCK_ARRAYS * D**2, f"general {D}×{D} blocks")
     return (JointSolution if K.joint else BlockSolution)(K, blocks)
 
