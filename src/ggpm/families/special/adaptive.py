@@ -30,10 +30,12 @@ Rows = NDArray[np.intp]
 
 # Rules of one direction: numbers of Gauss–Hermite nodes, then spacings of the trapezoidal rule, which takes steep
 # functions where Gauss–Hermite gains little: E[expit(3 + 10 x)] is off by 3e-4 with 101 nodes of the one and by less
-# than 1e-12 with as many of the other. Its radius holds the mass of exp(5 x) times the density.
+# than 1e-12 with as many of the other. Its radius with one latent holds the mass of exp(5 x) times the density; with
+# more, products of nodes whose weights are below LEAST_WEIGHT are left out.
 GAUSS = (1, 3, 4, 5, 7, 9, 13, 19)
 SPACINGS = (0.3, 0.15, 0.075, 0.0375, 0.01875, 0.009375, 0.0046875)
-RADIUS = 12.0
+RADIUS, RADIUS_OF_PRODUCTS = 12.0, 8.5
+LEAST_WEIGHT = 1e-18
 LADDER = len(GAUSS) + len(SPACINGS)
 PRODUCT_MOST = 3  # latents up to which rules are products
 MOST_NODES = 2**15  # of one row; what it cannot reach is said by its error
@@ -45,16 +47,16 @@ SPARSE_MOST = 2**12  # nodes of a sparse grid
 SOBOL_LOG2 = (9, 12)
 
 
-@lru_cache(maxsize=LADDER)
-def direction_rule(level: int) -> tuple[Array, Array]:
-    """Nodes and weights (S,) of the standard normal in one direction.
+@lru_cache(maxsize=2 * LADDER)
+def direction_rule(level: int, radius: float = RADIUS) -> tuple[Array, Array]:
+    """Nodes and weights (S,) of the standard normal in one direction; ``radius`` is that of the trapezoidal rule.
 
     >>> x, w = direction_rule(3)
     >>> len(x), round(float(w @ x**4), 12)
     (5, 3.0)
     """
     if level >= len(GAUSS):
-        x, weights = trapezoid(1, SPACINGS[level - len(GAUSS)], RADIUS)
+        x, weights = trapezoid(1, SPACINGS[level - len(GAUSS)], radius)
         return x[:, 0], weights
     x, weights = hermegauss(GAUSS[level])
     return x, weights / weights.sum()
@@ -64,8 +66,7 @@ def direction_rule(level: int) -> tuple[Array, Array]:
 def rule(D: int, levels: tuple[int, ...]) -> tuple[Array, Array]:
     """Nodes (S, D) and weights (S,): a product of D directions, or for one level the sparse rules of many latents."""
     if len(levels) == D:
-        rules = [direction_rule(level) for level in levels]
-        return _product([x for x, _ in rules], [w for _, w in rules])
+        return _product([direction_rule(level, _radius(D)) for level in levels])
     level = levels[0]
     grids = _sparse_levels(D)
     return _smolyak(D, grids[level]) if level < len(grids) else _sobol(D, SOBOL_LOG2[level - len(grids)])
@@ -79,11 +80,13 @@ def first_levels(root: Array) -> Levels:
     return np.searchsorted(FIRST, sd)
 
 
-def raised(levels: Levels, error: Array, tolerance: Array | float, D: int) -> tuple[Levels, NDArray[np.bool_]]:
+def raised(
+    levels: Levels, error: Array, tolerance: Array | float, D: int, most: int = MOST_NODES
+) -> tuple[Levels, NDArray[np.bool_]]:
     """Levels for rows whose error, (n, D) by directions, is too large, and which rows changed.
 
-    Errors far above the tolerance climb two rules at once. A row for which that would be too many nodes climbs
-    in its worst direction alone, or stays.
+    Errors far above the tolerance climb two rules at once. A row for which that would be more than ``most`` nodes
+    climbs in its worst direction alone, or stays.
     """
     wrong = np.where(np.isfinite(error), error, -1.0) / np.reshape(tolerance, (-1, 1))
     if D > PRODUCT_MOST:
@@ -95,9 +98,9 @@ def raised(levels: Levels, error: Array, tolerance: Array | float, D: int) -> tu
     worst = np.zeros_like(steps)
     np.put_along_axis(worst, np.argmax(np.where(spread, wrong, -1.0), axis=1)[:, None], 1, axis=1)
     fewer = np.minimum(levels + np.where(steps > 0, worst, 0), LADDER - 1)
-    sizes = np.array([len(direction_rule(level)[0]) for level in range(LADDER)])
-    target = np.where((sizes[target].prod(axis=1) <= MOST_NODES)[:, None], target, fewer)
-    target = np.where((sizes[target].prod(axis=1) <= MOST_NODES)[:, None], target, levels)
+    sizes = np.array([len(direction_rule(level, _radius(D))[0]) for level in range(LADDER)])
+    target = np.where((sizes[target].prod(axis=1) <= most)[:, None], target, fewer)
+    target = np.where((sizes[target].prod(axis=1) <= most)[:, None], target, levels)
     return target, np.any(target != levels, axis=1)
 
 
@@ -198,12 +201,17 @@ def cholesky_root(cov: Array) -> Array:
     return R
 
 
-def _product(nodes: list[Array], weights: list[Array]) -> tuple[Array, Array]:
-    grid = np.stack([x.ravel() for x in np.meshgrid(*nodes, indexing="ij")], axis=1)
+def _radius(D: int) -> float:
+    return RADIUS if D == 1 else RADIUS_OF_PRODUCTS
+
+
+def _product(rules: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    grid = np.stack([x.ravel() for x in np.meshgrid(*[x for x, _ in rules], indexing="ij")], axis=1)
     total = np.ones(1)
-    for w in weights:
-        total = np.multiply.outer(total, w).ravel()
-    return grid, total
+    for _, weights in rules:
+        total = np.multiply.outer(total, weights).ravel()
+    keep = total >= LEAST_WEIGHT if len(rules) > 1 else total > 0
+    return grid[keep], total[keep]
 
 
 @lru_cache(maxsize=32)
