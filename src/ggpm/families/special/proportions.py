@@ -1,4 +1,4 @@
-"""Sums without one part, log-softmax and ``log(1 + x) - x``: counts and compositions at any scale."""
+"""Sums without one part, log-softmax, lengths and ``log(1 + x) - x``: counts, compositions and vectors at any scale."""
 
 from __future__ import annotations
 
@@ -49,3 +49,22 @@ def log1p_minus(x: Array) -> Array:
     atanh = np.polynomial.polynomial.polyval(s * s, 1.0 / np.arange(3.0, 25.0, 2.0))
     series = -s * y + 2.0 * s**3 * atanh
     return np.where(small, series, np.log1p(np.where(small, 0.0, x)) - x)
+
+
+def length(x: Array) -> Array:
+    """Euclidean length over the last axis, also where squares overflow or underflow.
+
+    >>> length(np.array([[3.0, 4.0], [0.0, 4e200]]))
+    array([5.e+000, 4.e+200])
+    """
+    first, *others = (x[..., j] for j in range(x.shape[-1]))
+    with np.errstate(over="ignore", under="ignore"):
+        square = first * first
+        for other in others:
+            square = square + other * other
+    if np.all((square > 1e-280) & (square < 1e300)):
+        return np.sqrt(square)
+    out = np.abs(first)
+    for other in others:
+        out = np.hypot(out, other)
+    return out
