@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betaincc, expit, log_expit, xlog1py, xlogy
+from scipy.special import betaincc, expit, gammaln, log_expit, xlog1py, xlogy
 
 from ggpm.families.base import Array, DispersedMean
+from ggpm.families.special import SoftplusTerms
 from ggpm.families.special.stable import (
     HALF_LOG_2PI,
     digamma_drop,
     excess_log,
     linear_minus_log,
+    moderate,
     poisson_draws,
     stirling_error,
 )
@@ -59,12 +61,27 @@ class NegativeBinomial(DispersedMean):
         return expit(logit), expit(-logit)
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
+        if moderate(1.0 / self.phi) and moderate(y):
+            return self._direct(SoftplusTerms(xi + np.log(self.phi)), y)
         # r/(r + y) times a binomial density in saddle-point form (Loader 2000): no term is larger than log p
         r, k = 1.0 / self.phi, np.maximum(y, 1.0)
         peak = stirling_error(k + r) - stirling_error(k) - stirling_error(r) - HALF_LOG_2PI
         peak = peak + 0.5 * (np.log(r / (k + r)) - np.log(k))
         none = r * log_expit(-(xi + np.log(self.phi)))
         return np.where(y > 0, peak - self._half_deviance(k, np.exp(xi)), none)
+
+    def _direct(self, odds: SoftplusTerms, y: Array) -> Array:
+        """log p with nothing taken out of large numbers, given softplus(xi + log phi) = log(1 + phi mu)."""
+        r = 1.0 / self.phi
+        log_h = gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)
+        return log_h - y * odds.mirrored - r * odds.value
+
+    def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        odds = SoftplusTerms(xi + np.log(self.phi))
+        score = y * odds.complement - odds.slope / self.phi
+        if moderate(1.0 / self.phi) and moderate(y):
+            return self._direct(odds, y), score
+        return self.log_prob_xi(xi, y), score
 
     def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         t, s = self._odds(xi)

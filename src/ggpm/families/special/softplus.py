@@ -36,6 +36,11 @@ class SoftplusTerms:
         return np.maximum(self.eta, 0.0) + self._e * self._ratio
 
     @property
+    def mirrored(self) -> Array:
+        """log(1 + exp(-eta))."""
+        return np.maximum(-self.eta, 0.0) + self._e * self._ratio
+
+    @property
     def log(self) -> Array:
         """log p, which is eta for very negative eta."""
         return np.log(np.where(self._positive, self.value, self._ratio)) + np.minimum(self.eta, 0.0)

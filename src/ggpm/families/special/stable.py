@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, gammaln, xlogy
 
 Array = NDArray[np.float64]
@@ -55,6 +55,17 @@ def _by_size(z: Array, series: Callable[[Array], Array], direct: Callable[[Array
     if not large.any():
         return direct(z)
     return np.where(large, series(np.maximum(z, _LARGE)), direct(np.minimum(z, _LARGE)))
+
+
+def moderate(size: ArrayLike) -> bool:
+    """Tell whether counts and precisions are so small that log p may be written with log Gamma directly.
+
+    Its terms are then below 1500, rounded to 2e-13; beyond, they are combined so that nothing large cancels.
+
+    >>> moderate([1.0, 200.0]), moderate(np.inf)
+    (True, False)
+    """
+    return bool(np.max(size, initial=0.0) <= 256.0)
 
 
 # ---- pieces of Stirling's formula --------------------------------------------------------------------------
