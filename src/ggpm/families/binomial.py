@@ -7,7 +7,7 @@ from scipy.special import betainc, expit, gammaln, log_expit
 
 from ggpm.families.base import Array, ScalarFamily
 from ggpm.families.special import SoftplusTerms
-from ggpm.families.special.stable import HALF_LOG_2PI, bernoulli_kl, moderate, stirling_error
+from ggpm.families.special.stable import HALF_LOG_2PI, bernoulli_kl, moderate, otherwise, stirling_error
 from ggpm.families.support import CountVectors, Support
 
 
@@ -42,10 +42,18 @@ class Binomial(ScalarFamily):
         return y[..., 0], y[..., 1]
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
-        k, miss = self._counts(y)
+        return self.log_prob_and_score(xi, y)[0]
+
+    def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        (k, miss), logistic = self._counts(y), SoftplusTerms(xi)
+        log_h = gammaln(k + miss + 1.0) - gammaln(k + 1.0) - gammaln(miss + 1.0)
+        direct = log_h - k * logistic.mirrored - miss * logistic.value
+        value = otherwise(direct, moderate(k + miss), self._careful_log_prob, xi, k, miss)
+        return value, k * logistic.complement - miss * logistic.slope
+
+    @staticmethod
+    def _careful_log_prob(xi: Array, k: Array, miss: Array) -> Array:
         total = k + miss
-        if moderate(total):
-            return self._direct(SoftplusTerms(xi), k, miss)
         kl = bernoulli_kl(k / total, miss / total, expit(xi), expit(-xi), log_expit(xi), log_expit(-xi))
         # the density at p = k/N by Stirling's formula (Loader 2000); it is 1 at either end
         inner = (k > 0) & (miss > 0)
@@ -53,17 +61,6 @@ class Binomial(ScalarFamily):
         peak = 0.5 * np.log(n / (a * b)) - HALF_LOG_2PI
         peak = peak + stirling_error(n) - stirling_error(a) - stirling_error(b)
         return np.where(inner, peak, 0.0) - total * kl
-
-    @staticmethod
-    def _direct(logistic: SoftplusTerms, k: Array, miss: Array) -> Array:
-        """log p with nothing taken out of large numbers: log(N choose k) + k log p + (N - k) log(1 - p)."""
-        log_h = gammaln(k + miss + 1.0) - gammaln(k + 1.0) - gammaln(miss + 1.0)
-        return log_h - k * logistic.mirrored - miss * logistic.value
-
-    def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
-        (k, miss), logistic = self._counts(y), SoftplusTerms(xi)
-        score = k * logistic.complement - miss * logistic.slope
-        return self._direct(logistic, k, miss) if moderate(k + miss) else self.log_prob_xi(xi, y), score
 
     def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         k, miss = self._counts(y)

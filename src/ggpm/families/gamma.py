@@ -44,7 +44,7 @@ class Gamma(DispersedMean):
         # the saturated density (mu = y) by Stirling's formula, less half the deviance
         log_y = np.log(y)
         saturated = 0.5 * np.log(shape) - HALF_LOG_2PI - stirling_error(np.asarray(shape)) - log_y
-        if moderate(shape):
+        if np.all(moderate(shape)):
             return saturated - shape * (y / mu - 1.0 - (log_y - xi))
         return saturated - shape * linear_minus_log(y, mu, y - mu)
 

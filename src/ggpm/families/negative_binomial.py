@@ -13,6 +13,7 @@ from ggpm.families.special.stable import (
     excess_log,
     linear_minus_log,
     moderate,
+    otherwise,
     poisson_draws,
     stirling_error,
 )
@@ -61,27 +62,22 @@ class NegativeBinomial(DispersedMean):
         return expit(logit), expit(-logit)
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
-        if moderate(1.0 / self.phi) and moderate(y):
-            return self._direct(SoftplusTerms(xi + np.log(self.phi)), y)
+        return self.log_prob_and_score(xi, y)[0]
+
+    def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        r, odds = 1.0 / self.phi, SoftplusTerms(xi + np.log(self.phi))  # softplus: log(1 + phi mu)
+        log_h = gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)
+        direct = log_h - y * odds.mirrored - r * odds.value
+        value = otherwise(direct, moderate(y) & moderate(r), self._careful_log_prob, xi, y)
+        return value, y * odds.complement - r * odds.slope
+
+    def _careful_log_prob(self, xi: Array, y: Array) -> Array:
         # r/(r + y) times a binomial density in saddle-point form (Loader 2000): no term is larger than log p
         r, k = 1.0 / self.phi, np.maximum(y, 1.0)
         peak = stirling_error(k + r) - stirling_error(k) - stirling_error(r) - HALF_LOG_2PI
         peak = peak + 0.5 * (np.log(r / (k + r)) - np.log(k))
         none = r * log_expit(-(xi + np.log(self.phi)))
         return np.where(y > 0, peak - self._half_deviance(k, np.exp(xi)), none)
-
-    def _direct(self, odds: SoftplusTerms, y: Array) -> Array:
-        """log p with nothing taken out of large numbers, given softplus(xi + log phi) = log(1 + phi mu)."""
-        r = 1.0 / self.phi
-        log_h = gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)
-        return log_h - y * odds.mirrored - r * odds.value
-
-    def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
-        odds = SoftplusTerms(xi + np.log(self.phi))
-        score = y * odds.complement - odds.slope / self.phi
-        if moderate(1.0 / self.phi) and moderate(y):
-            return self._direct(odds, y), score
-        return self.log_prob_xi(xi, y), score
 
     def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         t, s = self._odds(xi)

@@ -7,7 +7,7 @@ from scipy.special import gammaln, pdtr
 
 from ggpm.families.base import Array, ScalarFamily
 from ggpm.families.links import Link, mean_link
-from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, moderate, poisson_draws, stirling_error
+from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, moderate, otherwise, poisson_draws, stirling_error
 from ggpm.families.support import Counts
 
 
@@ -44,8 +44,11 @@ class Poisson(ScalarFamily):
         return mean_link(self.link)
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
-        if moderate(y):
-            return y * xi - np.exp(xi) - gammaln(y + 1.0)
+        direct = y * xi - np.exp(xi) - gammaln(y + 1.0)
+        return otherwise(direct, moderate(y), self._careful_log_prob, xi, y)
+
+    @staticmethod
+    def _careful_log_prob(xi: Array, y: Array) -> Array:
         # log(y^y e^-y / y!) by Stirling, and the distance to the saturated model: no large terms that cancel
         mu, some = np.exp(xi), np.maximum(y, 1.0)
         saturated = np.where(y > 0, -HALF_LOG_2PI - 0.5 * np.log(some) - stirling_error(some), 0.0)
