@@ -352,6 +352,14 @@ class ScalarFamily(Family):
     def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         """First, second and third derivative of log p in xi."""
 
+    def score(self, xi: Array, y: Array) -> Array:
+        """First derivative of log p in xi alone; override it where the others cost more."""
+        return self.derivatives(xi, y)[0]
+
+    def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        """`log_prob_xi` and `score` together; override it where they share work."""
+        return self.log_prob_xi(xi, y), self.score(xi, y)
+
     def phi_derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         """Derivatives in phi of log p and of its first and second derivative in xi, each (..., p)."""
         none = np.zeros((*np.broadcast_shapes(xi.shape, self._rows(y)), self.log_hyper.size))
@@ -377,9 +385,13 @@ class ScalarFamily(Family):
         return self.log_prob_xi(self._link(eta[..., 0]), y)
 
     def u(self, eta: Array, y: Array) -> Array:
-        e = eta[..., 0]
-        l1, _, _ = self.derivatives(self._link(e), y)
-        return (l1 * self._link.derivatives(e)[0])[..., None]
+        xi, slope = self._link.with_slope(eta[..., 0])
+        return (self.score(xi, y) * slope)[..., None]
+
+    def log_prob_and_u(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        xi, slope = self._link.with_slope(eta[..., 0])
+        log_p, score = self.log_prob_and_score(xi, y)
+        return log_p, (score * slope)[..., None]
 
     def u_and_U(self, eta: Array, y: Array) -> tuple[Array, Diagonal]:
         e = eta[..., 0]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betainc, expit, log_expit
+from scipy.special import betainc, expit, gammaln
 
 from ggpm.families.base import Array, Bounds, ScalarFamily
-from ggpm.families.special import tetragamma, trigamma
+from ggpm.families.special import LogGamma1p, SoftplusTerms
 from ggpm.families.special.stable import HALF_LOG_2PI, bernoulli_kl, log_minus_digamma1p, stirling_error
 from ggpm.families.support import UnitInterval
+
+_LARGE = 64.0  # a precision below it leaves log Gamma so small that direct formulas keep their digits
 
 
 class Beta(ScalarFamily):
@@ -46,57 +48,79 @@ class Beta(ScalarFamily):
         self.phi = phi
         self.phi_bounds = phi_bounds
 
+    # Everything here is written with polygammas at 1 + a and 1 + b, since psi(a) = psi(1 + a) - 1/a: the poles at a = 0
+    # and b = 0 combine with the factor v to derivatives of log(a b), which are elementary.
+    def _parts(self, xi: Array) -> tuple[SoftplusTerms, LogGamma1p, LogGamma1p]:
+        """mu and 1 - mu as slope and complement, and the gamma functions at 1 + a and 1 + b."""
+        logistic = SoftplusTerms(xi)
+        return logistic, LogGamma1p(self.phi * logistic.slope), LogGamma1p(self.phi * logistic.complement)
+
     def _divergence(self, xi: Array, y: Array) -> Array:
         """``phi KL(mu || y)`` between Bernoullis: minus the part of log p that is linear in phi."""
         return self.phi * bernoulli_kl(expit(xi), expit(-xi), y, 1.0 - y, np.log(y), np.log1p(-y))
 
-    def _residual(self, xi: Array, y: Array) -> Array:
-        """``logit y - psi(1 + a) + psi(1 + b)``.
-
-        Everything here is written with polygammas at 1 + a and 1 + b, since psi(a) = psi(1 + a) - 1/a: the
-        poles at a = 0 and b = 0 combine with the factor v to derivatives of log(a b), which are elementary.
-        """
-        a, b = self.phi * expit(xi), self.phi * expit(-xi)
-        return (np.log(y) - np.log1p(-y) - xi) + log_minus_digamma1p(a) - log_minus_digamma1p(b)
-
-    def _pieces(self, xi: Array) -> tuple[Array, ...]:
-        """mu, v = mu (1-mu), 1 - 2 mu, and the polygammas psi', psi'' at 1 + a and 1 + b."""
-        mu, one_minus_mu = expit(xi), expit(-xi)
-        a, b = 1.0 + self.phi * mu, 1.0 + self.phi * one_minus_mu
-        return mu, mu * one_minus_mu, one_minus_mu - mu, trigamma(a), trigamma(b), tetragamma(a), tetragamma(b)
+    def _residual(self, xi: Array, y: Array, a: LogGamma1p, b: LogGamma1p) -> Array:
+        """``logit y - psi(1 + a) + psi(1 + b)``."""
+        logit = np.log(y) - np.log1p(-y)
+        if self.phi < _LARGE:
+            return logit - (a.digamma - b.digamma)
+        return (logit - xi) + log_minus_digamma1p(a.x) - log_minus_digamma1p(b.x)
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
-        phi = np.asarray(self.phi, dtype=float)
-        a, b = phi * expit(xi), phi * expit(-xi)
-        log_ab = np.log(phi) + log_expit(xi) + log_expit(-xi)  # log(a b/phi)
-        peak = 0.5 * log_ab - HALF_LOG_2PI + stirling_error(phi) - stirling_error(a) - stirling_error(b)
-        return peak - np.log(y) - np.log1p(-y) - self._divergence(xi, y)
+        return self._log_prob(xi, y, *self._parts(xi))
+
+    def _log_prob(self, xi: Array, y: Array, logistic: SoftplusTerms, a: LogGamma1p, b: LogGamma1p) -> Array:
+        phi, log_y, log_rest = np.asarray(self.phi, dtype=float), np.log(y), np.log1p(-y)
+        log_ab = np.log(phi) - logistic.value - logistic.mirrored  # log(a b/phi)
+        if phi < _LARGE:
+            head = log_ab + (np.log(phi) + gammaln(phi)) - (log_y + log_rest)
+            return head - a.value - b.value + a.x * log_y + b.x * log_rest
+        peak = 0.5 * log_ab - HALF_LOG_2PI + stirling_error(phi) - stirling_error(a.x) - stirling_error(b.x)
+        return peak - log_y - log_rest - self._divergence(xi, y)
+
+    def _score(self, xi: Array, y: Array, logistic: SoftplusTerms, a: LogGamma1p, b: LogGamma1p) -> Array:
+        mu, rest = logistic.slope, logistic.complement
+        return (rest - mu) + self.phi * mu * rest * self._residual(xi, y, a, b)
+
+    def score(self, xi: Array, y: Array) -> Array:
+        return self._score(xi, y, *self._parts(xi))
+
+    def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        parts = self._parts(xi)
+        return self._log_prob(xi, y, *parts), self._score(xi, y, *parts)
+
+    def _pieces(self, xi: Array) -> tuple[Array, Array, Array, LogGamma1p, LogGamma1p]:
+        """mu, v = mu (1-mu), 1 - 2 mu, and the gamma functions at 1 + a and 1 + b."""
+        logistic, a, b = self._parts(xi)
+        mu, rest = logistic.slope, logistic.complement
+        return mu, mu * rest, rest - mu, a, b
 
     def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        _, v, c, pa, pb, ppa, ppb = self._pieces(xi)
+        _, v, c, a, b = self._pieces(xi)
         f = self.phi * v
-        fg, f2t = f * self._residual(xi, y), f * f * (pa + pb)
+        fg, f2t = f * self._residual(xi, y, a, b), f * f * (a.trigamma + b.trigamma)
         l1 = c + fg
         l2 = -2.0 * v + c * fg - f2t
-        l3 = -2.0 * v * c + (c * c - 2.0 * v) * fg - 3.0 * c * f2t - f**3 * (ppa - ppb)
+        l3 = -2.0 * v * c + (c * c - 2.0 * v) * fg - 3.0 * c * f2t - f**3 * (a.tetragamma - b.tetragamma)
         return l1, l2, l3
 
     def phi_derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        mu, v, c, pa, pb, ppa, ppb = self._pieces(xi)
+        _, v, c, a, b = self._pieces(xi)
         phi, f = np.asarray(self.phi, dtype=float), self.phi * v
-        a, b = phi * mu, phi * expit(-xi)
-        drift = 1.0 + a * log_minus_digamma1p(a) + b * log_minus_digamma1p(b) - phi * log_minus_digamma1p(phi)
+        pa, pb = a.trigamma, b.trigamma
+        drift = 1.0 + a.x * log_minus_digamma1p(a.x) + b.x * log_minus_digamma1p(b.x) - phi * log_minus_digamma1p(phi)
         lp = drift - self._divergence(xi, y)
-        l1 = f * (self._residual(xi, y) + b * pb - a * pa)
-        l2 = c * l1 - f * f * (2.0 * (pa + pb) + a * ppa + b * ppb)
+        l1 = f * (self._residual(xi, y, a, b) + b.x * pb - a.x * pa)
+        l2 = c * l1 - f * f * (2.0 * (pa + pb) + a.x * a.tetragamma + b.x * b.tetragamma)
         return lp[..., None], l1[..., None], l2[..., None]
 
     def information(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        mu, v, c, pa, pb, ppa, ppb = self._pieces(xi)
+        mu, v, c, a, b = self._pieces(xi)
         one_minus_mu, f, zero = expit(-xi), self.phi * v, 0.0 * y
-        info = f * f * (pa + pb) + mu**2 + one_minus_mu**2  # phi² v² (psi'(a) + psi'(b))
-        info_xi = 2.0 * c * f * f * (pa + pb) + f**3 * (ppa - ppb) - 2.0 * v * c
-        info_phi = f * f * (2.0 * (pa + pb) + self.phi * (mu * ppa + one_minus_mu * ppb))
+        f2t, ppa, ppb = f * f * (a.trigamma + b.trigamma), a.tetragamma, b.tetragamma
+        info = f2t + mu**2 + one_minus_mu**2  # phi² v² (psi'(a) + psi'(b))
+        info_xi = 2.0 * c * f2t + f**3 * (ppa - ppb) - 2.0 * v * c
+        info_phi = 2.0 * f2t + f * f * (a.x * ppa + b.x * ppb)
         return info + zero, info_xi + zero, (info_phi + zero)[..., None]
 
     def expansion(self, y: Array) -> Array:

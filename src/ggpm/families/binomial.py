@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betainc, expit, log_expit
+from scipy.special import betainc, expit, gammaln, log_expit
 
 from ggpm.families.base import Array, ScalarFamily
-from ggpm.families.special.stable import HALF_LOG_2PI, bernoulli_kl, stirling_error
+from ggpm.families.special import SoftplusTerms
+from ggpm.families.special.stable import HALF_LOG_2PI, bernoulli_kl, moderate, otherwise, stirling_error
 from ggpm.families.support import CountVectors, Support
 
 
@@ -41,7 +42,17 @@ class Binomial(ScalarFamily):
         return y[..., 0], y[..., 1]
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
-        k, miss = self._counts(y)
+        return self.log_prob_and_score(xi, y)[0]
+
+    def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        (k, miss), logistic = self._counts(y), SoftplusTerms(xi)
+        log_h = gammaln(k + miss + 1.0) - gammaln(k + 1.0) - gammaln(miss + 1.0)
+        direct = log_h - k * logistic.mirrored - miss * logistic.value
+        value = otherwise(direct, moderate(k + miss), self._careful_log_prob, xi, k, miss)
+        return value, k * logistic.complement - miss * logistic.slope
+
+    @staticmethod
+    def _careful_log_prob(xi: Array, k: Array, miss: Array) -> Array:
         total = k + miss
         kl = bernoulli_kl(k / total, miss / total, expit(xi), expit(-xi), log_expit(xi), log_expit(-xi))
         # the density at p = k/N by Stirling's formula (Loader 2000); it is 1 at either end

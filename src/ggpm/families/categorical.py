@@ -11,7 +11,7 @@ from ggpm.data.checks import check_whole
 from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array
 from ggpm.families.multinomial import Multinomial
-from ggpm.families.special import log_softmax
+from ggpm.families.special import log_softmax, softmax
 from ggpm.families.special.logsumexp import expected_logsumexp
 from ggpm.families.support import Codes, Support
 
@@ -87,7 +87,7 @@ class Categorical(Multinomial):
         return y.argmax(axis=-1).astype(float)
 
     def log_prob(self, eta: Array, y: Array) -> Array:
-        return np.sum(y * log_softmax(eta), axis=-1)
+        return np.einsum("...j,...j->...", y, log_softmax(eta))
 
     def log_expected_prob_factorised(
         self, mean: Array, var: Array, y: Array, gradient: bool = False
@@ -101,7 +101,7 @@ class Categorical(Multinomial):
         return np.log(p), d_mean, d_var
 
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
-        return np.exp(log_softmax(eta))
+        return softmax(eta)
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         return super().spread(eta)

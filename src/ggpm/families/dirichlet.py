@@ -4,47 +4,47 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, digamma
+from scipy.special import betainc
 
 from ggpm.data.checks import as_numbers, check_positive
 from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array, Family
 from ggpm.families.curvature import NU2_MAX, Marginals, RankOne
 from ggpm.families.links import LINKS, Link
-from ggpm.families.special import (
-    digamma_increment,
-    information_gap,
-    sum_of_others,
-    tetragamma,
-    trigamma,
-)
+from ggpm.families.special import LogGamma1p, digamma_increment, information_gap, sum_of_others
 from ggpm.families.special.stable import excess_log, log_minus_digamma, stirling_error
 from ggpm.families.support import Simplex, Support
 
 _TINY = 1e-290  # alpha below it is set to it: exp(eta) is about to underflow to zero, where no density exists
 # The density around y = alpha/S is narrower than the rounding of y from about here on: S eps^2 is of order one.
 _LARGEST = 1e30
+# Rows with no part below the first times their sum, and a sum below the second, have direct formulas. They are off by
+# rounding of numbers of the size of log Gamma(64) there; beyond, terms that nearly cancel are combined by hand.
+_ORDINARY = 1e-5, 64.0
+_SMALL_GAP = 0.01  # a difference from one that is larger has lost two digits at most
 _SAME_TOTAL = 0.01  # sums of rows that differ by no more than this share are one total: percentages are often rounded
 
 
 class _Terms(NamedTuple):
-    """Terms that all derivatives share; J, J2, J3 are the derivatives of alpha in eta."""
+    """Terms that log p and its derivatives share."""
 
     alpha: Array
-    others: Array  # sum of the other parts
+    J: Array  # derivative of alpha in eta
     S: Array  # sum of all parts
-    J: Array
-    J2: Array
-    J3: Array
-    g1: Array  # derivatives of log alpha in eta
-    g2: Array
-    g3: Array
-    small: NDArray[np.bool_]  # where the poles at alpha = 0 are split off
-    shift: Array  # alpha, or 1 + alpha where small: where the polygammas are taken
+    parts: LogGamma1p  # of alpha
+    total: LogGamma1p  # of S
+    ordinary: NDArray[np.bool_]  # rows in which direct formulas keep their digits
+
+    def careful_rows(self, y: Array) -> tuple[NDArray[np.bool_], Array, Array]:
+        """The other rows, as a mask of all that alpha and y make together, and their alpha and y, (m, d) each."""
+        shape = np.broadcast_shapes(self.alpha.shape, y.shape)
+        rows = np.broadcast_to(~self.ordinary, shape[:-1])
+        return rows, np.broadcast_to(self.alpha, shape)[rows], np.broadcast_to(y, shape)[rows]
 
 
 class Dirichlet(Family):
@@ -177,95 +177,119 @@ class Dirichlet(Family):
         return np.maximum(self._link(eta), _TINY)
 
     def _terms(self, eta: Array) -> _Terms:
-        alpha = self._alpha(eta)
-        J, J2, J3 = self._link.derivatives(eta)
-        small = alpha < 1.0
-        if self.link == "exp":
-            g1, g2, g3 = np.ones_like(eta), np.zeros_like(eta), np.zeros_like(eta)
-        else:
-            g1, g2, g3 = LINKS["log_softplus"].derivatives(np.where(small, eta, 0.0))
-        shift = np.where(small, 1.0 + alpha, alpha)
-        return _Terms(alpha, sum_of_others(alpha), alpha.sum(axis=-1), J, J2, J3, g1, g2, g3, small, shift)
+        alpha, J = self._link.with_slope(eta)
+        alpha = np.maximum(alpha, _TINY)
+        least = alpha[..., 0]
+        for j in range(1, alpha.shape[-1]):
+            least = np.minimum(least, alpha[..., j])
+        S = alpha @ np.ones(alpha.shape[-1])
+        ordinary = (_ORDINARY[1] > S) & (least > _ORDINARY[0] * S)
+        return _Terms(alpha, J, S, LogGamma1p(alpha), LogGamma1p(S), ordinary)
 
-    def _score(self, t: _Terms, y: Array) -> tuple[Array, Array]:
-        """``B = log y - psi0(alpha) + psi0(S)``, and B without the pole 1/alpha where alpha is small."""
-        # a part that dominates has y and alpha/S next to one: log(y S/alpha) would lose the digits of both
-        top = t.others < t.alpha
-        ratio = np.where(top, y, y * (t.S[..., None] / t.alpha))
-        stirling = np.log(ratio) + log_minus_digamma(t.alpha) - log_minus_digamma(t.S)[..., None]
-        increment = np.zeros_like(t.alpha)
-        increment[top] = digamma_increment(t.alpha[top], t.others[top])
-        full = np.where(top, np.log(ratio) + increment, stirling)
-        split = np.log(y) - digamma(t.shift) + digamma(t.S)[..., None]
-        return full, np.where(t.small, split, full)
+    # All derivatives are written with polygammas at 1 + alpha: the poles at alpha = 0 combine with derivatives of
+    # alpha to those of log alpha, g1, g2 and g3, which are elementary.
+    def _score(self, t: _Terms, log_y: Array, y: Array) -> tuple[Array, Array]:
+        """``B = log y - psi0(alpha) + psi0(S)``, and B - 1/alpha, which has no pole."""
+        split = (t.total.digamma - 1.0 / t.S)[..., None] - t.parts.digamma + log_y
+        full = split + 1.0 / t.alpha
+        if not t.ordinary.all():
+            rows, alpha, y = t.careful_rows(y)
+            full[rows] = careful = _careful_score(alpha, y)
+            split[rows] = np.where(alpha < 1.0, split[rows], careful - 1.0 / alpha)
+        return full, split
 
-    def log_prob(self, eta: Array, y: Array) -> Array:
+    def _log_prob(self, t: _Terms, log_y: Array, y: Array) -> Array:
+        d = t.alpha.shape[-1]
+        ones = np.ones(d)
+        value = t.total.value - np.log(t.S) + (np.log(t.alpha) - t.parts.value) @ ones
+        # per unit of the total: a density over d - 1 parts
+        value = value + np.einsum("...j,...j->...", t.alpha, log_y) - (log_y @ ones + (d - 1) * math.log(self._total))
+        if not t.ordinary.all():
+            rows, alpha, y = t.careful_rows(y)
+            value[rows] = self._careful_log_prob(alpha, y)
+        return value
+
+    def _careful_log_prob(self, alpha: Array, y: Array) -> Array:
         # all gamma functions by Stirling: what is left is S KL(alpha/S || y), and no large numbers cancel
-        alpha = self._alpha(eta)
         S = alpha.sum(axis=-1, keepdims=True)
         d = alpha.shape[-1]
         log_y = np.log(y)
         fit = S[..., 0] * excess_log(alpha / S, y, log_b=log_y).sum(axis=-1)
         S = S[..., 0]
         parts = 0.5 * np.log(alpha) - stirling_error(alpha)
-        # per unit of the total: a density over d - 1 parts
         head = stirling_error(S) - 0.5 * np.log(S) - (d - 1) * math.log(math.sqrt(2.0 * math.pi) * self._total)
         value = head + parts.sum(axis=-1) - fit - log_y.sum(axis=-1)
         return np.where(S > _LARGEST, -np.inf, value)
 
+    def log_prob(self, eta: Array, y: Array) -> Array:
+        return self._log_prob(self._terms(eta), np.log(y), y)
+
     def u(self, eta: Array, y: Array) -> Array:
         t = self._terms(eta)
-        return t.J * self._score(t, y)[0]
+        return t.J * self._score(t, np.log(y), y)[0]
+
+    def log_prob_and_u(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        t, log_y = self._terms(eta), np.log(y)
+        return self._log_prob(t, log_y, y), t.J * self._score(t, log_y, y)[0]
 
     def U(self, eta: Array, y: Array, expected: bool = False) -> RankOne:
+        return self._U(eta, y, expected)[1]
+
+    def u_and_U(self, eta: Array, y: Array) -> tuple[Array, RankOne]:
+        return self._U(eta, y, expected=False)
+
+    def _U(self, eta: Array, y: Array, expected: bool) -> tuple[Array, RankOne]:
         eta = np.broadcast_to(eta, np.broadcast_shapes(eta.shape, y.shape))
         t = self._terms(eta)
-        S2psi1 = _square_trigamma(t.S)
+        full, split = self._score(t, np.log(y), y)
+        u = t.J * full
+        g1, g2, _ = self._log_derivatives(eta)
+        S2psi1 = t.S + t.total.excess
         omega = t.J / t.S[..., None]
-        J2psi1 = t.J**2 * trigamma(t.shift)
-        information = J2psi1 + np.where(t.small, t.g1**2, 0.0)  # J^2 psi1(alpha)
         strength = S2psi1[..., None] * omega**2
-        gap = information_gap(t.alpha)
+        curved = t.J**2 * t.parts.trigamma
+        information = curved + g1**2  # J^2 psi1(alpha)
         if expected:
-            return RankOne(information, omega, S2psi1, nu=np.sqrt(strength / information), gap=gap)
-        full, split = self._score(t, y)
-        gamma = J2psi1 - np.where(t.small, t.g2, 0.0) - t.J2 * split
+            nu2 = strength / information
+            return u, RankOne(
+                information, omega, S2psi1, nu=np.sqrt(nu2), gap=_gap(nu2, lambda rows: information_gap(t.alpha[rows]))
+            )
+        J2 = self._link.derivatives(eta)[1]
+        gamma = curved - g2 - J2 * split
         if np.any(gamma <= strength / NU2_MAX):  # negative, or next to it: no square roots
-            return RankOne(gamma, omega, S2psi1)
-        # 1 - sum_j strength_j/gamma_j from that of the expected curvature, where gamma = information - J2 B
-        gap = gap - np.sum(strength / information * (t.J2 * full / gamma), axis=-1)
-        gap = np.where(t.S < 1.0, self._gap_small(t, y, gamma), gap)
-        return RankOne(gamma, omega, S2psi1, nu=np.sqrt(strength / gamma), gap=gap)
+            return u, RankOne(gamma, omega, S2psi1)
+        nu2 = strength / gamma
 
-    @staticmethod
-    def _gap_small(t: _Terms, y: Array, gamma: Array) -> Array:
-        """``sum_j (m_j - strength_j/gamma_j)``, m = alpha/S, for S < 1, where U tends to diag(m) - m m^T.
+        def careful(rows: NDArray[np.bool_]) -> Array:
+            alpha, J, bend, own = t.alpha[rows], t.J[rows], J2[rows], gamma[rows]
+            # from that of the expected curvature, where gamma = information - J2 B
+            change = strength[rows] / information[rows] * (bend * full[rows] / own)
+            gap = information_gap(alpha) - change.sum(axis=-1)
+            small = _gap_small(alpha, J, bend, g2[rows], np.broadcast_to(y, eta.shape)[rows], own)
+            return np.where(t.S[rows] < 1.0, small, gap)
 
-        That limit is singular. The poles of psi(alpha) and psi(S) at zero, which cancel in
-        m gamma - strength, are taken out by hand.
-        """
-        S = np.minimum(t.S, 1.0)[..., None]
-        alpha = np.minimum(t.alpha, 1.0)
-        smooth = np.log(y) - digamma(1.0 + alpha) + digamma(1.0 + S)
-        inner = t.J**2 * trigamma(1.0 + alpha) - t.g2 * (t.others / S) - t.J2 * smooth
-        inner = inner - t.J * (t.J / alpha) * S * trigamma(1.0 + S)
-        return np.sum(alpha / S * (inner / gamma), axis=-1)
+        return u, RankOne(gamma, omega, S2psi1, nu=np.sqrt(nu2), gap=_gap(nu2, careful))
+
+    def _log_derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
+        """Derivatives of log alpha in eta."""
+        if self.link == "exp":
+            return np.ones_like(eta), np.zeros_like(eta), np.zeros_like(eta)
+        return LINKS["log_softplus"].derivatives(eta)
 
     def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
         t = self._terms(eta)
-        S = t.S[..., None]
+        S, (J, J2, J3), (g1, g2, g3) = t.S[..., None], self._link.derivatives(eta), self._log_derivatives(eta)
         # everything with S is scaled by its powers, so that small S does not overflow
-        S2psi1, S3psi2 = _square_trigamma(S), _cube_tetragamma(S)
-        omega, bent = t.J / S, t.J2 / S
+        S2psi1, S3psi2 = (t.S + t.total.excess)[..., None], (t.S**3 * t.total.tetragamma - 2.0)[..., None]
+        omega, bent = J / S, J2 / S
         V_omega = V.dot(omega)
         quad = np.sum(omega * V_omega, axis=-1, keepdims=True)
-        psi1, psi2 = trigamma(t.shift), tetragamma(t.shift)
+        psi1, psi2 = t.parts.trigamma, t.parts.tetragamma
         if expected:
-            own = t.J * (2.0 * t.J2 * psi1 + t.J**2 * psi2) + np.where(t.small, 2.0 * t.g1 * t.g2, 0.0)
+            own = J * (2.0 * J2 * psi1 + J**2 * psi2) + 2.0 * g1 * g2
             shared = S3psi2 * quad
         else:
-            own = t.J * (3.0 * t.J2 * psi1 + t.J**2 * psi2) - np.where(t.small, t.g3, 0.0)
-            own = own - t.J3 * self._score(t, y)[1]
+            own = J * (3.0 * J2 * psi1 + J**2 * psi2) - g3 - J3 * self._score(t, np.log(y), y)[1]
             shared = S3psi2 * quad + S2psi1 * np.sum(V.diag * bent, axis=-1, keepdims=True)
         return V.diag * own - omega * shared - 2.0 * S2psi1 * bent * V_omega, np.zeros(0)
 
@@ -313,15 +337,36 @@ def _common_total(sums: Array) -> float:
     return float(f"{middle:.6g}") if np.all(np.abs(sums - middle) <= _SAME_TOTAL * middle) else 1.0
 
 
-def _square_trigamma(x: Array) -> Array:
-    """``x^2 psi1(x)``."""
-    low = np.minimum(x, 1.0)
-    high = np.maximum(x, 1.0)
-    return np.where(x < 1.0, 1.0 + low**2 * trigamma(1.0 + low), high**2 * trigamma(high))
+def _careful_score(alpha: Array, y: Array) -> Array:
+    """``log y - psi0(alpha) + psi0(S)`` for rows (m, d), also where a part dominates or all are large."""
+    others, S = sum_of_others(alpha), alpha.sum(axis=-1, keepdims=True)
+    # a part that dominates has y and alpha/S next to one: log(y S/alpha) would lose the digits of both
+    top = others < alpha
+    log_ratio = np.log(np.where(top, y, y * (S / alpha)))
+    stirling = log_ratio + log_minus_digamma(alpha) - log_minus_digamma(S)
+    stirling[top] = log_ratio[top] + digamma_increment(alpha[top], others[top])
+    return stirling
 
 
-def _cube_tetragamma(x: Array) -> Array:
-    """``x^3 psi2(x)``."""
-    low = np.minimum(x, 1.0)
-    high = np.maximum(x, 1.0)
-    return np.where(x < 1.0, -2.0 + low**3 * tetragamma(1.0 + low), high**3 * tetragamma(high))
+def _gap(nu2: Array, careful: Callable[[NDArray[np.bool_]], Array]) -> Array:
+    """``1 - sum_j nu_j^2``, by a formula that does not cancel in the rows where this difference is small."""
+    gap = 1.0 - nu2 @ np.ones(nu2.shape[-1])
+    small = gap < _SMALL_GAP
+    if small.any():
+        gap[small] = careful(small)
+    return gap
+
+
+def _gap_small(alpha: Array, J: Array, J2: Array, g2: Array, y: Array, gamma: Array) -> Array:
+    """``sum_j (m_j - strength_j/gamma_j)``, m = alpha/S, for S < 1, where U tends to diag(m) - m m^T.
+
+    That limit is singular. The poles of psi(alpha) and psi(S) at zero, which cancel in
+    m gamma - strength, are taken out by hand.
+    """
+    S = np.minimum(alpha.sum(axis=-1, keepdims=True), 1.0)
+    others, alpha = sum_of_others(alpha), np.minimum(alpha, 1.0)
+    parts, total = LogGamma1p(alpha), LogGamma1p(S)
+    smooth = np.log(y) - parts.digamma + total.digamma
+    inner = J**2 * parts.trigamma - g2 * (others / S) - J2 * smooth
+    inner = inner - J * (J / alpha) * S * total.trigamma
+    return np.sum(alpha / S * (inner / gamma), axis=-1)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import gammainc
 
 from ggpm.families.base import Array, DispersedMean
-from ggpm.families.special.stable import HALF_LOG_2PI, linear_minus_log, log_minus_digamma, stirling_error
+from ggpm.families.special.stable import HALF_LOG_2PI, linear_minus_log, log_minus_digamma, moderate, stirling_error
 from ggpm.families.support import Positive
 
 
@@ -42,8 +42,15 @@ class Gamma(DispersedMean):
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
         shape, mu = 1.0 / self.phi, np.exp(xi)
         # the saturated density (mu = y) by Stirling's formula, less half the deviance
-        saturated = 0.5 * np.log(shape) - HALF_LOG_2PI - stirling_error(np.asarray(shape)) - np.log(y)
+        log_y = np.log(y)
+        saturated = 0.5 * np.log(shape) - HALF_LOG_2PI - stirling_error(np.asarray(shape)) - log_y
+        if np.all(moderate(shape)):
+            return saturated - shape * (y / mu - 1.0 - (log_y - xi))
         return saturated - shape * linear_minus_log(y, mu, y - mu)
+
+    def score(self, xi: Array, y: Array) -> Array:
+        mu = np.exp(xi)
+        return (y - mu) / (self.phi * mu)
 
     def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         mu = np.exp(xi)

@@ -11,9 +11,8 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit
 
-from ggpm.families.special import log1p_minus
+from ggpm.families.special import SoftplusTerms
 
 __all__ = ["LINKS", "Exp", "Identity", "LogSoftplus", "Softplus", "mean_link"]
 
@@ -27,6 +26,10 @@ class Link(Protocol):
 
     def __call__(self, eta: Array) -> Array:
         """The value of the link at ``eta``."""
+        ...
+
+    def with_slope(self, eta: Array) -> tuple[Array, Array]:
+        """The value and the first derivative at ``eta``."""
         ...
 
     def derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
@@ -50,6 +53,9 @@ class Identity:
     def __call__(self, eta: Array) -> Array:
         return eta
 
+    def with_slope(self, eta: Array) -> tuple[Array, Array]:
+        return eta, np.ones_like(eta)
+
     def derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
         return np.ones_like(eta), np.zeros_like(eta), np.zeros_like(eta)
 
@@ -69,6 +75,10 @@ class Exp:
     def __call__(self, eta: Array) -> Array:
         return np.exp(eta)
 
+    def with_slope(self, eta: Array) -> tuple[Array, Array]:
+        e = np.exp(eta)
+        return e, e
+
     def derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
         e = np.exp(eta)
         return e, e, e
@@ -87,10 +97,15 @@ class Softplus:
     name = "softplus"
 
     def __call__(self, eta: Array) -> Array:
-        return -log_expit(-eta)
+        return SoftplusTerms(eta).value
+
+    def with_slope(self, eta: Array) -> tuple[Array, Array]:
+        terms = SoftplusTerms(eta)
+        return terms.value, terms.slope
 
     def derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
-        s, t = expit(eta), expit(-eta)
+        terms = SoftplusTerms(eta)
+        s, t = terms.slope, terms.complement
         return s, s * t, s * t * (t - s)
 
     def inverse(self, value: Array) -> Array:
@@ -107,18 +122,17 @@ class LogSoftplus:
     name = "log_softplus"
 
     def __call__(self, eta: Array) -> Array:
-        # log softplus(eta) -> eta as eta -> -inf, where softplus itself loses its digits
-        low = eta < -30.0
-        return np.where(low, eta, np.log(-log_expit(-np.where(low, 0.0, eta))))
+        return SoftplusTerms(eta).log
+
+    def with_slope(self, eta: Array) -> tuple[Array, Array]:
+        terms = SoftplusTerms(eta)
+        return terms.log, terms.log_slope
 
     def derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
-        # with p = softplus, s = p' = expit(eta), r = 1 - s: the derivatives are g1 = s/p, g2 = g1 (r - g1) and
-        # g3 = g2^2/g1 - g1 (s r + g2); r - g1 is r log1p_minus(e)/p, e = exp(eta), which keeps its digits as e -> 0
-        s, r, e = expit(eta), expit(-eta), np.exp(np.minimum(eta, 1.0))
-        p = np.where(e > 0, -log_expit(-eta), 1.0)
-        g1 = np.where(e > 0, s / p, 1.0)
-        g2 = g1 * np.where(eta < 1.0, r * log1p_minus(e) / p, r - g1)
-        return g1, g2, g2 * g2 / g1 - g1 * (s * r + g2)
+        terms = SoftplusTerms(eta)
+        g1 = terms.log_slope
+        g2 = terms.log_bend(g1)
+        return g1, g2, g2 * g2 / g1 - g1 * (terms.slope * terms.complement + g2)
 
     def inverse(self, value: Array) -> Array:
         return np.where(value < -30.0, value, Softplus().inverse(np.exp(np.maximum(value, -30.0))))

@@ -10,9 +10,9 @@ from scipy.special import gammaln
 
 from ggpm.families.base import Array, Family
 from ggpm.families.curvature import Marginals, RankOne
-from ggpm.families.special import log_softmax, sum_of_others
+from ggpm.families.special import largest, log_softmax, softmax, sum_of_others
 from ggpm.families.special.logsumexp import Smoothed, expected_logsumexp
-from ggpm.families.special.stable import excess_log, stirling_error
+from ggpm.families.special.stable import excess_log, moderate, stirling_error
 from ggpm.families.support import CountVectors, Support
 
 
@@ -49,33 +49,36 @@ class Multinomial(Family):
         out.latent_dim = np.shape(y)[1]
         return out
 
+    @staticmethod
+    def _log_h(y: Array) -> Array:
+        """log N!/prod_j y_j!."""
+        return gammaln(y.sum(axis=-1) + 1.0) - gammaln(y + 1.0).sum(axis=-1)
+
     def log_prob(self, eta: Array, y: Array) -> Array:
         # Loader 2000: factorials by Stirling; what is left is N KL(y/N || pi), and no large numbers cancel
         N, log_pi = y.sum(axis=-1), log_softmax(eta)
+        if moderate(N).all():
+            return self._log_h(y) + np.einsum("...j,...j->...", log_pi, y)
         parts = np.where(y > 0, y, 1.0)
         remainders = np.where(y > 0, _log_factorial_remainder(parts), 0.0).sum(axis=-1)
         fit = excess_log(y / N[..., None], np.exp(log_pi), log_b=log_pi).sum(axis=-1)
         return _log_factorial_remainder(N) - remainders - N * fit
 
     def u(self, eta: Array, y: Array) -> Array:
-        pi, N = np.exp(log_softmax(eta)), y.sum(axis=-1, keepdims=True)
+        pi, N = softmax(eta), y.sum(axis=-1, keepdims=True)
         # next to pi = 1, where y - N pi has no digits, (y - N) + N (1 - pi)
         return np.where(pi > 0.5, (y - N) + N * sum_of_others(pi), y - N * pi)
 
     def log_prob_and_u(self, eta: Array, y: Array) -> tuple[Array, Array]:
         # one pass of exponentials; digits next to pi = 1 that `u` keeps are lost, which no expectation notices
-        largest = eta[..., 0].copy()
-        for j in range(1, eta.shape[-1]):
-            np.maximum(largest, eta[..., j], out=largest)
         N = y.sum(axis=-1)
-        pi = eta - largest[..., None]
+        pi = eta - largest(eta)[..., None]
         fit = np.einsum("...j,...j->...", pi, y)
         np.exp(pi, out=pi)
         total = pi @ np.ones(pi.shape[-1])
-        log_h = gammaln(N + 1) - gammaln(y + 1).sum(axis=-1)
         pi *= (-N / total)[..., None]
         pi += y
-        return log_h + fit - N * np.log(total), pi
+        return self._log_h(y) + fit - N * np.log(total), pi
 
     def U(self, eta: Array, y: Array, expected: bool = False) -> RankOne:
         log_pi, N = log_softmax(eta), y.sum(axis=-1)
@@ -85,7 +88,7 @@ class Multinomial(Family):
         return RankOne(N[..., None] * pi, pi, rho, nu=nu, gap=np.zeros(rho.shape))
 
     def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
-        pi, N = np.exp(log_softmax(eta)), y.sum(axis=-1, keepdims=True)
+        pi, N = softmax(eta), y.sum(axis=-1, keepdims=True)
         a = V.diag - 2.0 * V.dot(pi)
         # d/deta = N pi (a - pi^T a); relative to the entry of the largest pi, so that 1 - pi never appears
         a = a - np.take_along_axis(a, np.expand_dims(pi.argmax(axis=-1), -1), axis=-1)
@@ -94,8 +97,7 @@ class Multinomial(Family):
     def expected_log_prob_factorised(self, mean: Array, var: Array, y: Array, second: bool = False) -> Smoothed:
         """E[log p] for independent latents N(mean, var), with its derivatives in both; all second ones on demand."""
         N, E = y.sum(axis=-1), expected_logsumexp(mean, var, second)
-        log_h = gammaln(N + 1) - gammaln(y + 1).sum(axis=-1)
-        value = log_h + np.einsum("nj,nj->n", y, mean) - N * E.value
+        value = self._log_h(y) + np.einsum("nj,nj->n", y, mean) - N * E.value
         N1, N2 = N[:, None], N[:, None, None]
         mixed, var_var = (None, None) if E.d_mean_var is None else (-N2 * E.d_mean_var, -N2 * E.d_var_var)
         return Smoothed(value, y - N1 * E.d_mean, -N1 * E.d_var, -N2 * E.d_mean_mean, mixed, var_var)
@@ -104,20 +106,20 @@ class Multinomial(Family):
         return np.zeros_like(y)  # paper sec. 4.1: class information ignored
 
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
-        pi = np.exp(log_softmax(eta))
+        pi = softmax(eta)
         return pi if trials is None else np.asarray(trials)[..., None] * pi
 
     def constant(self, y: Array) -> Array:
         return y.sum(axis=0, keepdims=True) / y.sum()
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
-        pi = np.exp(log_softmax(eta))
+        pi = softmax(eta)
         cov = -pi[..., :, None] * pi[..., None, :]
         np.einsum("...jj->...j", cov)[...] = pi * sum_of_others(pi)
         return cov if trials is None else np.asarray(trials)[..., None, None] * cov
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
-        pi = np.exp(log_softmax(eta))
+        pi = softmax(eta)
         N = np.ones(eta.shape[:-1]) if trials is None else np.broadcast_to(trials, eta.shape[:-1])
         return rng.multinomial(N.astype(np.int64), pi / pi.sum(axis=-1, keepdims=True)).astype(float)
 

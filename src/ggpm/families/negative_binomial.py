@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betaincc, expit, log_expit, xlog1py, xlogy
+from scipy.special import betaincc, expit, gammaln, log_expit, xlog1py, xlogy
 
 from ggpm.families.base import Array, DispersedMean
+from ggpm.families.special import SoftplusTerms
 from ggpm.families.special.stable import (
     HALF_LOG_2PI,
     digamma_drop,
     excess_log,
     linear_minus_log,
+    moderate,
+    otherwise,
     poisson_draws,
     stirling_error,
 )
@@ -59,6 +62,16 @@ class NegativeBinomial(DispersedMean):
         return expit(logit), expit(-logit)
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
+        return self.log_prob_and_score(xi, y)[0]
+
+    def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        r, odds = 1.0 / self.phi, SoftplusTerms(xi + np.log(self.phi))  # softplus: log(1 + phi mu)
+        log_h = gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)
+        direct = log_h - y * odds.mirrored - r * odds.value
+        value = otherwise(direct, moderate(y) & moderate(r), self._careful_log_prob, xi, y)
+        return value, y * odds.complement - r * odds.slope
+
+    def _careful_log_prob(self, xi: Array, y: Array) -> Array:
         # r/(r + y) times a binomial density in saddle-point form (Loader 2000): no term is larger than log p
         r, k = 1.0 / self.phi, np.maximum(y, 1.0)
         peak = stirling_error(k + r) - stirling_error(k) - stirling_error(r) - HALF_LOG_2PI

@@ -12,7 +12,13 @@ from scipy.special import ndtr, ndtri
 from ggpm.data.checks import check_whole
 from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array, Bounds, ScalarFamily
-from ggpm.families.special.truncated import TruncatedNormal, truncated_log_mass, truncated_normal
+from ggpm.families.special.truncated import (
+    TruncatedNormal,
+    truncated_log_mass,
+    truncated_log_mass_and_mean,
+    truncated_mass,
+    truncated_normal,
+)
 from ggpm.families.support import Codes
 
 # Bounds of the first cut point; the latent is of unit noise, so this is a hundred standard deviations.
@@ -153,9 +159,11 @@ class Ordinal(ScalarFamily):
         noise = truncated_normal(*self._bin(xi, y))
         return _in_xi(noise), self._in_phi(noise, y)
 
-    def log_prob_and_u(self, eta: Array, y: Array) -> tuple[Array, Array]:
-        noise = truncated_normal(*self._bin(eta[..., 0], y))
-        return noise.log_mass, noise.mean[..., None]
+    def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        return truncated_log_mass_and_mean(*self._bin(xi, y))
+
+    def score(self, xi: Array, y: Array) -> Array:
+        return self.log_prob_and_score(xi, y)[1]
 
     def _in_phi(self, noise: TruncatedNormal, y: Array) -> tuple[Array, Array, Array]:
         """Derivatives in `log_hyper` of log p and of its first two derivatives in xi."""
@@ -194,7 +202,7 @@ class Ordinal(ScalarFamily):
 
     # ---- in the space of y ---------------------------------------------------------------------------------
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
-        return np.exp(self.log_prob_xi(eta, np.arange(np.size(self.phi) + 1.0)))
+        return truncated_mass(*self._bin(eta, np.arange(np.size(self.phi) + 1.0)))
 
     def constant(self, y: Array) -> Array:
         return np.bincount(y.astype(int), minlength=np.size(self.phi) + 1)[None, :] / y.size

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import pdtr
+from scipy.special import gammaln, pdtr
 
 from ggpm.families.base import Array, ScalarFamily
 from ggpm.families.links import Link, mean_link
-from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, poisson_draws, stirling_error
+from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, moderate, otherwise, poisson_draws, stirling_error
 from ggpm.families.support import Counts
 
 
@@ -44,10 +44,18 @@ class Poisson(ScalarFamily):
         return mean_link(self.link)
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
+        direct = y * xi - np.exp(xi) - gammaln(y + 1.0)
+        return otherwise(direct, moderate(y), self._careful_log_prob, xi, y)
+
+    @staticmethod
+    def _careful_log_prob(xi: Array, y: Array) -> Array:
         # log(y^y e^-y / y!) by Stirling, and the distance to the saturated model: no large terms that cancel
         mu, some = np.exp(xi), np.maximum(y, 1.0)
         saturated = np.where(y > 0, -HALF_LOG_2PI - 0.5 * np.log(some) - stirling_error(some), 0.0)
         return saturated - excess_log(y, mu, log_b=xi)
+
+    def score(self, xi: Array, y: Array) -> Array:
+        return y - np.exp(xi)
 
     def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         mu = np.exp(xi)

@@ -9,15 +9,15 @@ from typing import Any, Self
 import numpy as np
 
 from ggpm.data.text import Hint, Message, stacklevel
-from ggpm.families.base import Array, Family
-from ggpm.families.curvature import Marginals, RankOne
-from ggpm.families.special import bessel_ratio, log_bessel
+from ggpm.families.base import Array
+from ggpm.families.directions import Directions
+from ggpm.families.special import BesselRatio, length
 from ggpm.families.support import Circle
 
 RANGES = {"radians": (-math.pi, math.pi), "degrees": (0.0, 360.0), "hours": (0.0, 24.0)}
 
 
-class VonMises(Family):
+class VonMises(Directions):
     """Angles with mean direction mu and concentration kappa: eta = kappa (cos mu, sin mu).
 
     ========  ==================================================================================
@@ -105,62 +105,16 @@ class VonMises(Family):
         return self.support.wrap(y * ((high - low) / (2.0 * math.pi)))
 
     # ---- density -----------------------------------------------------------------------------------------
-    @staticmethod
-    def _polar(eta: Array) -> tuple[Array, Array, Array]:
-        """kappa, the angle mu and omega = (cos mu, sin mu); mu = 0 where kappa = 0."""
-        kappa = np.hypot(eta[..., 0], eta[..., 1])
-        safe = np.where(kappa > 0, kappa, 1.0)[..., None]
-        omega = np.where(kappa[..., None] > 0, eta / safe, np.array([1.0, 0.0]))
-        return kappa, np.arctan2(omega[..., 1], omega[..., 0]), omega
+    def direction(self, y: Array) -> Array:
+        return np.stack([np.cos(y), np.sin(y)], axis=-1)
 
-    def log_prob(self, eta: Array, y: Array) -> Array:
+    def log_whole(self, d: int) -> float:
         low, high = self._range()
-        kappa, mu, _ = self._polar(eta)
-        # kappa cos(y - mu) - kappa, and log I_0(kappa) - kappa: nothing of the size of kappa cancels
-        fit = -2.0 * kappa * np.sin(0.5 * (y - mu)) ** 2
-        return fit - log_bessel(0.0, kappa) - math.log(high - low)
-
-    def u(self, eta: Array, y: Array) -> Array:
-        kappa, mu, omega = self._polar(eta)
-        delta = y - mu
-        # T(y) - A omega in polar coordinates: cos(delta) - A keeps its digits as A -> 1
-        radial = bessel_ratio(0.0, kappa).one_minus_A - 2.0 * np.sin(0.5 * delta) ** 2
-        return radial[..., None] * omega + np.sin(delta)[..., None] * _turned(omega)
-
-    def U(self, eta: Array, y: Array, expected: bool = False) -> RankOne:
-        shape = np.broadcast_shapes(eta.shape[:-1], np.shape(y))
-        kappa, _, omega = self._polar(np.broadcast_to(eta, (*shape, 2)))
-        ratio = bessel_ratio(0.0, kappa)
-        gamma = np.repeat(ratio.c1[..., None], 2, axis=-1)
-        nu = np.sqrt(ratio.rho / ratio.c1)[..., None] * omega
-        return RankOne(gamma, omega, ratio.rho, nu=nu, gap=ratio.slope_over_c1)
-
-    def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
-        kappa, _, omega = self._polar(eta)
-        ratio, tau = bessel_ratio(0.0, kappa), _turned(omega)
-        along, across = V.dot(omega), V.dot(tau)
-        # <V, U> = A' V_rr + c1 V_tt in polar coordinates; turning eta by dt changes it by -2 rho V_rt dt
-        radial = ratio.A_second * np.sum(omega * along, axis=-1) + ratio.c1_slope * np.sum(tau * across, axis=-1)
-        turning = 2.0 * ratio.c1_slope * np.sum(tau * along, axis=-1)
-        return radial[..., None] * omega + turning[..., None] * tau, np.zeros(0)
-
-    def expansion(self, y: Array) -> Array:
-        return np.stack([np.cos(y), np.sin(y)], axis=-1)  # paper sec. 4.2: the observed direction
-
-    # ---- in the space of y -------------------------------------------------------------------------------
-    def moment(self, eta: Array, trials: Array | None = None) -> Array:
-        kappa, _, omega = self._polar(eta)
-        return bessel_ratio(0.0, kappa).A[..., None] * omega
+        return math.log(high - low)
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         """Circular variance 1 - A(kappa)."""
-        return bessel_ratio(0.0, self._polar(eta)[0]).one_minus_A
+        return BesselRatio(0.0, length(eta)).one_minus_A
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
-        kappa, mu, _ = self._polar(eta)
-        return self.decode(rng.vonmises(mu, kappa))
-
-
-def _turned(omega: Array) -> Array:
-    """The unit vector a quarter of a turn ahead."""
-    return np.stack([-omega[..., 1], omega[..., 0]], axis=-1)
+        return self.decode(rng.vonmises(np.arctan2(eta[..., 1], eta[..., 0]), length(eta)))

@@ -6,15 +6,13 @@ import math
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import gammaln
 
-from ggpm.families.base import Array, Family
-from ggpm.families.curvature import Marginals, RankOne
-from ggpm.families.special import bessel_ratio, log_bessel
+from ggpm.families.base import Array
+from ggpm.families.directions import Directions
 from ggpm.families.support import Sphere, Support
 
 
-class VonMisesFisher(Family):
+class VonMisesFisher(Directions):
     """Unit vectors with mean direction omega and concentration kappa: eta = kappa omega.
 
     ========  ==============================================================================================
@@ -50,71 +48,21 @@ class VonMisesFisher(Family):
         out = self.support.validate(y)
         return out / np.linalg.norm(out, axis=-1, keepdims=True)
 
-    @staticmethod
-    def _polar(eta: Array) -> tuple[float, Array, Array]:
-        """The order d/2 - 1 of the Bessel function, kappa, and omega, which is the first axis where kappa = 0."""
-        d = eta.shape[-1]
-        kappa = np.linalg.norm(eta, axis=-1)
-        safe = np.where(kappa > 0, kappa, 1.0)[..., None]
-        return d / 2 - 1, kappa, np.where(kappa[..., None] > 0, eta / safe, np.eye(d)[0])
+    # ---- density -----------------------------------------------------------------------------------------
+    def direction(self, y: Array) -> Array:
+        return y
 
-    def log_prob(self, eta: Array, y: Array) -> Array:
-        order, kappa, omega = self._polar(eta)
-        log_area = math.log(2.0) + (order + 1.0) * math.log(math.pi) - float(gammaln(order + 1.0))
-        # kappa (omega^T y - 1) = -kappa |y - omega|^2/2, and the normaliser without its factor e^kappa
-        fit = -0.5 * kappa * np.sum((y - omega) ** 2, axis=-1)
-        return fit - log_bessel(order, kappa) - log_area
-
-    def u(self, eta: Array, y: Array) -> Array:
-        order, kappa, omega = self._polar(eta)
-        delta = y - omega
-        across = delta - np.sum(delta * omega, axis=-1, keepdims=True) * omega
-        # omega^T y - A = (1 - A) - |delta|^2/2 keeps its digits as A -> 1
-        radial = bessel_ratio(order, kappa).one_minus_A - 0.5 * np.sum(delta**2, axis=-1)
-        return radial[..., None] * omega + across
-
-    def U(self, eta: Array, y: Array, expected: bool = False) -> RankOne:
-        order, kappa, omega = self._polar(np.broadcast_to(eta, np.broadcast_shapes(eta.shape, y.shape)))
-        ratio = bessel_ratio(order, kappa)
-        gamma = np.repeat(ratio.c1[..., None], omega.shape[-1], axis=-1)
-        return RankOne(
-            gamma, omega, ratio.rho, nu=np.sqrt(ratio.rho / ratio.c1)[..., None] * omega, gap=ratio.slope_over_c1
-        )
-
-    def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
-        order, kappa, omega = self._polar(eta)
-        ratio, along = bessel_ratio(order, kappa), V.dot(omega)
-        v_rr = np.sum(omega * along, axis=-1)
-        # <V, U> = A' V_rr + c1 V_tt; turning omega by a small t changes it by -2 rho t^T V omega. V_tt is the trace
-        # over an orthonormal basis of the tangents (columns of a reflection that takes omega to an axis): tr V - V_rr
-        # would lose its digits where the length of eta is far less certain than its direction.
-        w = omega.copy()
-        w[..., 0] += np.where(omega[..., 0] < 0, -1.0, 1.0)
-        half = 0.5 * np.sum(w**2, axis=-1)
-        v_tt, turning = np.zeros_like(v_rr), np.zeros_like(along)
-        for k in range(1, eta.shape[-1]):
-            tangent = -(w[..., k] / half)[..., None] * w
-            tangent[..., k] += 1.0
-            v_tt = v_tt + np.sum(tangent * V.dot(tangent), axis=-1)
-            turning = turning + np.sum(tangent * along, axis=-1)[..., None] * tangent
-        radial = ratio.A_second * v_rr + ratio.c1_slope * v_tt
-        turning = 2.0 * ratio.c1_slope[..., None] * turning
-        return radial[..., None] * omega + turning, np.zeros(0)
-
-    def expansion(self, y: Array) -> Array:
-        return y.copy()  # the observed direction, as for angles
+    def log_whole(self, d: int) -> float:
+        return math.log(2.0) + 0.5 * d * math.log(math.pi) - math.lgamma(0.5 * d)  # area of the sphere
 
     # ---- in the space of y -------------------------------------------------------------------------------
-    def moment(self, eta: Array, trials: Array | None = None) -> Array:
-        order, kappa, omega = self._polar(eta)
-        return bessel_ratio(order, kappa).A[..., None] * omega
-
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         """Covariance of the unit vector: the second derivative of b, which is U."""
         return self.U(eta, np.zeros(eta.shape[-1])).dense()
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
-        _, kappa, omega = self._polar(eta)
+        kappa, omega, _ = self._polar(eta)
+        omega = np.moveaxis(omega, 0, -1)
         d, shape = eta.shape[-1], kappa.shape
         flat, m = kappa.ravel(), d - 1.0
         # Wood 1994, in terms of lack = 1 - w, w the cosine to the mean direction

@@ -1,10 +1,19 @@
 """Special functions that keep their digits over the whole range that a latent vector can reach."""
 
-from ggpm.families.special.bessel import BesselRatio, bessel_ratio, log_bessel
+from ggpm.families.special.bessel import BesselRatio
 from ggpm.families.special.gamma import digamma_increment, information_gap, tetragamma, trigamma, trigamma_excess
-from ggpm.families.special.proportions import log1p_minus, log_softmax, sum_of_others
+from ggpm.families.special.log_gamma import LogGamma1p
+from ggpm.families.special.proportions import (
+    largest,
+    length,
+    log1p_minus,
+    log_softmax,
+    softmax,
+    sum_of_others,
+)
+from ggpm.families.special.softplus import SoftplusTerms
 
 __all__ = [
-    "BesselRatio", "bessel_ratio", "digamma_increment", "information_gap", "log1p_minus", "log_bessel", "log_softmax",
-    "sum_of_others", "tetragamma", "trigamma", "trigamma_excess",
+    "BesselRatio", "LogGamma1p", "SoftplusTerms", "digamma_increment", "information_gap", "largest", "length",
+    "log1p_minus", "log_softmax", "softmax", "sum_of_others", "tetragamma", "trigamma", "trigamma_excess",
 ]  # fmt: skip

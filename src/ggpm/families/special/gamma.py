@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, zeta
+from scipy.special import digamma
+
+from ggpm.families.special.log_gamma import LogGamma1p
 
 Array = NDArray[np.float64]
 
-# B_2k / (2k (2k-1)): Stirling's series for log Gamma, DLMF 5.11.1; times (2k-1) and (2k-1) 2k those of its derivatives
-_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400)
 _NODES, _WEIGHTS = (0.5 * v for v in np.polynomial.legendre.leggauss(10))
 _NODES = _NODES + 0.5  # on [0, 1]
 
 
 def trigamma(x: Array) -> Array:
-    """psi1(x) for x > 0, without the detours of `scipy.special.polygamma`.
+    """psi1(x) for x > 0.
 
     >>> float(trigamma(np.array(1.0)).round(12))
     1.644934066848
     """
-    return zeta(2.0, x)
+    with np.errstate(over="ignore", divide="ignore"):
+        return LogGamma1p(x).trigamma + (1.0 / x) ** 2
 
 
 def tetragamma(x: Array) -> Array:
@@ -29,23 +30,17 @@ def tetragamma(x: Array) -> Array:
     >>> float(tetragamma(np.array(1.0)).round(12))
     -2.404113806319
     """
-    return -2.0 * zeta(3.0, x)
+    with np.errstate(over="ignore", divide="ignore"):
+        return LogGamma1p(x).tetragamma - 2.0 * (1.0 / x) ** 3
 
 
 def trigamma_excess(x: Array) -> Array:
     """``x^2 psi1(x) - x``: 1 at x = 0, 1/2 for large x, where the difference itself has no digits.
 
-    The series is DLMF 5.15.8.
-
     >>> trigamma_excess(np.array([0.0, 1e9])).round(9)
     array([1. , 0.5])
     """
-    x = np.asarray(x, dtype=float)
-    large = np.maximum(x, 10.0)
-    bernoulli = [(2 * k + 1) * (2 * k + 2) * c for k, c in enumerate(_STIRLING)]
-    series = 0.5 + np.polynomial.polynomial.polyval(large**-2.0, bernoulli) / large
-    small = np.minimum(x, 10.0)
-    return np.where(x > 10.0, series, 1.0 - small + small**2 * trigamma(1.0 + small))
+    return LogGamma1p(x).excess
 
 
 def digamma_increment(x: Array, delta: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Sums without one part, log-softmax and ``log(1 + x) - x``: counts and compositions at any scale."""
+"""Sums without one part, softmax, lengths and ``log(1 + x) - x``: counts, compositions and vectors at any scale."""
 
 from __future__ import annotations
 
@@ -8,12 +8,39 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
+_FEW = 16  # up to so many parts, one operation per part on long arrays beats reductions over a short last axis
+
+
+def largest(x: Array) -> Array:
+    """Maximum over the last axis.
+
+    >>> largest(np.array([[1.0, 3.0, 2.0]]))
+    array([3.])
+    """
+    if x.shape[-1] > _FEW:
+        return x.max(axis=-1)
+    out = x[..., 0].copy()
+    for j in range(1, x.shape[-1]):
+        np.maximum(out, x[..., j], out=out)
+    return out
+
+
 def sum_of_others(x: Array) -> Array:
     """``sum_{k != j} x_k`` for every j of the last axis, x >= 0: no digits lost for the largest part.
 
     >>> sum_of_others(np.array([1.0, 1e-30]))
     array([1.e-30, 1.e+00])
     """
+    d = x.shape[-1]
+    if d <= _FEW:  # the sum of the parts before, and that of the parts after
+        out, run = np.zeros(x.shape), x[..., 0]
+        for j in range(1, d):
+            out[..., j], run = run, run + x[..., j]
+        run = x[..., d - 1]
+        for j in range(d - 2, -1, -1):
+            out[..., j] += run
+            run = run + x[..., j]
+        return out
     top = np.expand_dims(x.argmax(axis=-1), -1)
     lifted = x.copy()
     np.put_along_axis(lifted, top, 0.0, axis=-1)
@@ -23,17 +50,30 @@ def sum_of_others(x: Array) -> Array:
     return out
 
 
+def softmax(eta: Array) -> Array:
+    """``exp(eta)/sum exp(eta)`` over the last axis.
+
+    >>> softmax(np.array([1000.0, 1000.0]))
+    array([0.5, 0.5])
+    """
+    out = eta - np.expand_dims(largest(eta), -1)
+    np.exp(out, out=out)
+    out *= np.expand_dims(1.0 / (out @ np.ones(out.shape[-1])), -1)
+    return out
+
+
 def log_softmax(eta: Array) -> Array:
     """``eta - log sum exp eta`` over the last axis, accurate also for a probability next to one.
 
     >>> log_softmax(np.array([50.0, 0.0])) + np.array([np.exp(-50.0), 50.0])
     array([0., 0.])
     """
-    top = np.expand_dims(eta.argmax(axis=-1), -1)
-    z = eta - np.take_along_axis(eta, top, axis=-1)
-    e = np.exp(z)
-    np.put_along_axis(e, top, 0.0, axis=-1)
-    return z - np.log1p(e.sum(axis=-1, keepdims=True))
+    z = eta - np.expand_dims(largest(eta), -1)
+    below, ones = z < 0, np.ones(z.shape[-1])
+    # the sum without one largest part; others may be as large
+    rest = np.where(below, np.exp(z), 0.0) @ ones
+    rest += (~below) @ ones - 1.0
+    return z - np.expand_dims(np.log1p(rest), -1)
 
 
 def log1p_minus(x: Array) -> Array:
@@ -49,3 +89,22 @@ def log1p_minus(x: Array) -> Array:
     atanh = np.polynomial.polynomial.polyval(s * s, 1.0 / np.arange(3.0, 25.0, 2.0))
     series = -s * y + 2.0 * s**3 * atanh
     return np.where(small, series, np.log1p(np.where(small, 0.0, x)) - x)
+
+
+def length(x: Array) -> Array:
+    """Euclidean length over the last axis, also where squares overflow or underflow.
+
+    >>> length(np.array([[3.0, 4.0], [0.0, 4e200]]))
+    array([5.e+000, 4.e+200])
+    """
+    first, *others = (x[..., j] for j in range(x.shape[-1]))
+    with np.errstate(over="ignore", under="ignore"):
+        square = first * first
+        for other in others:
+            square = square + other * other
+    if np.all((square > 1e-280) & (square < 1e300)):
+        return np.sqrt(square)
+    out = np.abs(first)
+    for other in others:
+        out = np.hypot(out, other)
+    return out

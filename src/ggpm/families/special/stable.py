@@ -57,6 +57,31 @@ def _by_size(z: Array, series: Callable[[Array], Array], direct: Callable[[Array
     return np.where(large, series(np.maximum(z, _LARGE)), direct(np.minimum(z, _LARGE)))
 
 
+def moderate(size: Array) -> NDArray[np.bool_]:
+    """Tell which counts and precisions are so small that log p may be written with log Gamma directly.
+
+    Its terms are then below 1500, rounded to 2e-13; beyond, they are combined so that nothing large cancels.
+
+    >>> moderate(np.array([1.0, 200.0, 1e3]))
+    array([ True,  True, False])
+    """
+    return np.asarray(size) <= 256.0
+
+
+def otherwise(value: Array, good: NDArray[np.bool_], careful: Callable[..., Array], *arguments: Array) -> Array:
+    """``value``, but ``careful(*arguments)`` where it is not good; all broadcast, and what is good costs nothing.
+
+    >>> otherwise(np.array([1.0, 2.0]), np.array([True, False]), np.negative, np.array([5.0, 6.0]))
+    array([ 1., -6.])
+    """
+    if good.all():
+        return value
+    bad = np.broadcast_to(~good, value.shape)
+    out = np.array(value)
+    out[bad] = careful(*(np.broadcast_to(a, value.shape)[bad] for a in arguments))
+    return out
+
+
 # ---- pieces of Stirling's formula --------------------------------------------------------------------------
 def stirling_error(z: Array) -> Array:
     """``log Gamma(z) - (z - 1/2) log z + z - log(2 pi)/2`` for z > 0: what Stirling's formula leaves.
