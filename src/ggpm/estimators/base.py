@@ -33,7 +33,7 @@ from ggpm.fields.inducing.points import Inducing
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.kernels import median_distance, resolve_kernel, shorter_starts
 from ggpm.learning import priors
-from ggpm.learning.fit import Fit, Search, SearchOutcome, learn, learn_in_samples
+from ggpm.learning.fit import NO_MODE, Fit, Search, SearchOutcome, learn, learn_in_samples
 from ggpm.learning.objective import Evidence
 from ggpm.prediction.loo import LeaveOneOut, leave_one_out
 from ggpm.prediction.predictive import Predictive
@@ -283,7 +283,9 @@ class GGP(FramedOutput, BaseEstimator):
         at = self.fit_.evidence
         if theta is not None:
             at = at.at(as_numbers(theta, "theta", "log-hyperparameters"))
-        value, gradient, _ = at.evaluate(gradient=eval_gradient)
+        value, gradient, found = at.evaluate(gradient=eval_gradient)
+        if not found.converged:
+            warnings.warn(NO_MODE, ConvergenceWarning, stacklevel=2)
         return (value, gradient) if eval_gradient else value
 
     def loo(self, *, neighbours: int | None = None) -> LeaveOneOut:
