@@ -10,9 +10,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
 
 from cases import FAMILIES, dense_evidence, kernels, simulate
-from ggpm import GGPClassifier, GGPRegressor, Variational, families
+from ggpm import GGPClassifier, GGPRegressor, Variational, families, load, save
 from ggpm.families.curvature import Blocks, Diagonal
 from ggpm.families.special.quadrature import matched_nodes, trapezoid
+from ggpm.fields.dense import DenseField
 from ggpm.kernels import resolve_kernel
 from ggpm.kernels.linalg import NotPositiveDefinite
 from ggpm.sites import Laplace
@@ -475,3 +476,30 @@ def test_blocks_of_two_and_three_latents_need_no_factorisation_of_order_nD(monke
     monkeypatch.setattr(block.BlockSolution, "__init__", lambda *_: pytest.fail("a factorisation of order nD"))
     for name in ("von_mises", "multinomial", "von_mises_fisher", "dirichlet"):
         evidence_for(name, Variational(sites="blocks")).evaluate()
+
+
+# ---- inference="auto" ------------------------------------------------------------------------------------------
+def test_auto_is_exact_for_gaussian_outputs_and_variational_for_others(tmp_path):
+    X, y, _ = simulate("poisson", n=12)
+    counts = GGPRegressor("poisson", inference="auto", optimizer=None).fit(X, y)
+    named = GGPRegressor("poisson", inference="variational", optimizer=None).fit(X, y)
+    assert counts.inference_ == named.inference_ == "variational"
+    assert counts.log_marginal_likelihood_value_ == named.log_marginal_likelihood_value_
+    assert GGPRegressor("gaussian", inference="auto", optimizer=None).fit(X, y).inference_ == "exact"
+    assert GGPClassifier(inference="auto", optimizer=None).fit(X, y > y.mean()).inference_ == "variational"
+    assert GGPRegressor("poisson", inference="laplace", optimizer=None).fit(X, y).inference_ == "laplace"
+    save(counts, tmp_path / "counts.ggpm")
+    again = load(tmp_path / "counts.ggpm")
+    assert again.inference_ == "variational" and again.inference == "auto"
+
+
+def test_auto_takes_laplace_where_variational_needs_too_much(monkeypatch):
+    from ggpm.learning import choice
+
+    field = DenseField(np.zeros((1000, 1)), np.zeros(1000), np.zeros((1000, 1)))
+    assert isinstance(choice.choose(families.Poisson(), field), Variational)
+    monkeypatch.setattr(choice, "available_memory", lambda: 8 * 5 * 1000**2 - 1)  # 2 D + 3 matrices
+    assert isinstance(choice.choose(families.Poisson(), field), Laplace)
+    monkeypatch.undo()
+    monkeypatch.setattr(choice, "MOST_EVALUATIONS", 4999)
+    assert isinstance(choice.choose(families.Poisson(), field), Laplace)
