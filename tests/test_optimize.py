@@ -79,6 +79,9 @@ def test_posteriors_start_from_the_best_so_far():
             self.theta = theta
             return self
 
+        def searching(self):
+            return self
+
         def learn(self, start):
             self.starts.append(start)
             return -float(self.theta[0] ** 2), np.zeros(1), type("Approximation", (), {"start": float(self.theta[0])})

@@ -1,20 +1,24 @@
 """Variational inference: a bound, its gradient, and what it has to do with the other methods, for every family."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
 from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF
 
 from cases import FAMILIES, dense_evidence, kernels, simulate
-from ggpm import GGPClassifier, GGPRegressor, Variational, families
+from ggpm import GGPClassifier, GGPRegressor, Variational, families, load, save
 from ggpm.families.curvature import Blocks, Diagonal
-from ggpm.families.special.quadrature import matched_nodes
+from ggpm.families.special.quadrature import matched_nodes, trapezoid
+from ggpm.fields.dense import DenseField
 from ggpm.kernels import resolve_kernel
 from ggpm.kernels.linalg import NotPositiveDefinite
 from ggpm.sites import Laplace
 from ggpm.sites.base import Problem
-from ggpm.sites.expectations import SiteMap, expect, root
+from ggpm.sites.expectations import SiteMap, expect, expect_phi, root
 
 D1 = [name for name, (f, example) in FAMILIES.items() if f.resolve(example).latent_dim == 1]
 SITES = [(name, s) for name in FAMILIES for s in (["blocks"] if name in D1 else ["blocks", "factorised"])]
@@ -370,3 +374,132 @@ def test_probabilities_of_classes_far_apart():
         loss[inference] = -model.log_predictive_density(X[1::2], y[1::2]).mean()
         assert model.score(X[1::2], y[1::2]) > 0.95
     assert loss["variational"] < 0.1 < 0.2 < loss["laplace"]
+
+
+# ---- accuracy of the expectations ------------------------------------------------------------------------------
+BY_NODES = [name for name in FAMILIES if name not in ("gaussian", "gaussian, 3 outputs", "multivariate_gaussian")]
+# Standard deviations up to which the standard rule is within 1e-5 nats of brute force, by the number of latents: with
+# more than one, wider latents near a kink of log p would need more nodes than a row may have (MOST_NODES).
+WIDEST = {1: 100.0, 2: 10.0, 3: 1.0, 4: 0.3}
+
+
+@pytest.mark.parametrize("name", BY_NODES)
+def test_expectations_are_within_1e5_of_brute_force(name):
+    """Means from -10 to 10 (-3 to 3 with several latents), and standard deviations from 0.1 to the widest."""
+    _, y, family = simulate(name, n=4)
+    D = family.latent_dim
+    problem = Problem(Hidden(family), np.asarray(family.encode(y)), np.zeros((4, D)))
+    rng = np.random.default_rng(1)
+    for sd in (0.1, 0.3, 1.0, 3.0, 10.0, 100.0):
+        if sd > WIDEST[D]:
+            continue
+        mean = rng.uniform(-10, 10, (4, D)) if D == 1 else rng.uniform(-3, 3, (4, D))
+        A = rng.normal(size=(4, D, D)) / np.sqrt(D)
+        R = sd * (np.ones((4, 1)) if D == 1 else np.linalg.cholesky(0.5 * A @ A.swapaxes(1, 2) + 0.3 * np.eye(D)))
+        found = expect(problem, mean, R, "standard").value
+        if D <= 3:
+            spacing = {1: min(0.05, 0.3 / sd), 2: min(0.2, 0.8 / sd), 3: 0.4}[D]
+            x, w = trapezoid(D, spacing, {1: 13.0, 2: 8.5, 3: 7.5}[D])
+        else:
+            x, w = matched_nodes(D, "fine")  # 4096 Sobol points: only to a few digits
+        R = R[:, :, None] if D == 1 else R
+        with np.errstate(all="ignore"):
+            exact = np.array(
+                [w @ family.log_prob(m + x @ r.T, problem.y[i : i + 1]) for i, (m, r) in enumerate(zip(mean, R))]
+            )
+        sane = np.abs(exact) < 1e4  # the mass of exp may lie beyond all nodes, those of brute force too
+        np.testing.assert_array_equal(np.isfinite(found[sane]), True)
+        tolerance = 1e-5 if D <= 3 else 1e-3
+        np.testing.assert_allclose(found[sane], exact[sane], atol=tolerance, rtol=1e-8, err_msg=f"sd {sd}")
+
+
+def test_derivative_in_phi_is_that_of_the_closed_form():
+    """Inverse Gaussian: E[log p] in closed form, its derivative in phi against differences of it, wide latents too."""
+    _, y, family = simulate("inverse_gaussian", n=6)
+    mean, R = np.linspace(-1, 1, 6)[:, None], np.geomspace(0.1, 1.5, 6)[:, None]
+
+    def value(log_phi):
+        at = family.with_log_hyper(np.array([log_phi]))
+        return expect(Problem(at, family.encode(y), np.zeros((6, 1))), mean, R, "standard").value
+
+    here = family.log_hyper[0]
+    numeric = (value(here + 1e-5) - value(here - 1e-5)) / 2e-5
+    problem = Problem(family, family.encode(y), np.zeros((6, 1)))
+    np.testing.assert_allclose(expect_phi(problem, mean, R, None)[:, 0], numeric, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("variance", [100.0, 900.0, 1e4])
+def test_counts_under_a_wide_prior(variance):
+    """A zero leaves Laplace's Gaussian as wide as the prior, from where no natural gradient leads back."""
+    evidence = dense_evidence(
+        families.Poisson(), [variance * RBF(1.0)], np.arange(3.0)[:, None], np.array([1.0, 2.0, 0.0]), np.zeros((3, 1)),
+        Variational(),
+    )  # fmt: skip
+    value, _, a = evidence.evaluate()
+    estimate, error = importance_sampled_evidence(a, 2**16)
+    assert a.converged and error < 0.05
+    assert estimate - 2.0 <= value <= estimate + 4 * error
+
+
+def test_laplace_says_where_its_gaussian_is_too_wide():
+    X = np.arange(20.0)[:, None]
+    with pytest.warns(ConvergenceWarning, match=r"so wide in 20 row\(s\) .* inference='variational'"):
+        GGPRegressor("poisson", inference="laplace").fit(X, np.zeros(20))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = GGPRegressor("poisson", inference="variational").fit(X, np.zeros(20))
+        GGPRegressor("poisson", inference="laplace").fit(X, np.arange(20) % 4 + 1)
+    assert np.all(found.predict(X) < 0.05)
+
+
+def test_a_search_that_does_not_end_is_said_by_the_evidence_too():
+    X, y, _ = simulate("inverse_gaussian", n=12)
+    with pytest.warns(ConvergenceWarning):
+        model = GGPRegressor("inverse_gaussian", inference=Variational(max_iter=1), optimizer=None).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="not found to full precision"):
+        model.log_marginal_likelihood(model.theta_ + 0.5)
+
+
+def test_a_search_for_hyperparameters_ends_with_exact_sites():
+    """Within it the sites are inexact; what is reported is not."""
+    X, y, _ = simulate("ordinal", n=20)
+    model = GGPRegressor(families.Ordinal(), inference="variational").fit(X, y)
+    again = model.log_marginal_likelihood(model.theta_)
+    np.testing.assert_allclose(model.log_marginal_likelihood_value_, again, rtol=1e-9)
+    a = model.fit_.found
+    assert a.process.change(a.look, a.q) <= Variational().tol
+
+
+def test_blocks_of_two_and_three_latents_need_no_factorisation_of_order_nD(monkeypatch):
+    from ggpm.fields.dense import block
+
+    monkeypatch.setattr(block.BlockSolution, "__init__", lambda *_: pytest.fail("a factorisation of order nD"))
+    for name in ("von_mises", "multinomial", "von_mises_fisher", "dirichlet"):
+        evidence_for(name, Variational(sites="blocks")).evaluate()
+
+
+# ---- inference="auto" ------------------------------------------------------------------------------------------
+def test_auto_is_exact_for_gaussian_outputs_and_variational_for_others(tmp_path):
+    X, y, _ = simulate("poisson", n=12)
+    counts = GGPRegressor("poisson", inference="auto", optimizer=None).fit(X, y)
+    named = GGPRegressor("poisson", inference="variational", optimizer=None).fit(X, y)
+    assert counts.inference_ == named.inference_ == "variational"
+    assert counts.log_marginal_likelihood_value_ == named.log_marginal_likelihood_value_
+    assert GGPRegressor("gaussian", inference="auto", optimizer=None).fit(X, y).inference_ == "exact"
+    assert GGPClassifier(inference="auto", optimizer=None).fit(X, y > y.mean()).inference_ == "variational"
+    assert GGPRegressor("poisson", inference="laplace", optimizer=None).fit(X, y).inference_ == "laplace"
+    save(counts, tmp_path / "counts.ggpm")
+    again = load(tmp_path / "counts.ggpm")
+    assert again.inference_ == "variational" and again.inference == "auto"
+
+
+def test_auto_takes_laplace_where_variational_needs_too_much(monkeypatch):
+    from ggpm.learning import choice
+
+    field = DenseField(np.zeros((1000, 1)), np.zeros(1000), np.zeros((1000, 1)))
+    assert isinstance(choice.choose(families.Poisson(), field), Variational)
+    monkeypatch.setattr(choice, "available_memory", lambda: 8 * 5 * 1000**2 - 1)  # 2 D + 3 matrices
+    assert isinstance(choice.choose(families.Poisson(), field), Laplace)
+    monkeypatch.undo()
+    monkeypatch.setattr(choice, "MOST_EVALUATIONS", 4999)
+    assert isinstance(choice.choose(families.Poisson(), field), Laplace)

@@ -94,6 +94,10 @@ def rounding_decides(case: "Case") -> bool:
 
 # Relative, and relative to the largest entry of an array. Predictive densities are integrals over the latent.
 EXPANDED, BOUND, PREDICTIVE = 1e-9, 1e-5, 1e-6
+# Version 0.1 took averages over three latents from 512 Sobol points, whose own error is what these differ by: up to
+# 0.5 % of the bound and 3 % of its gradient (Dirichlet with exp link). `test_bounds_with_three_latents_agree_with_fine`
+# holds today's numbers to BOUND of the fine rule.
+POINTS = 5e-2
 LOADED = 1e-9  # latents of a model file
 
 
@@ -109,8 +113,20 @@ class Case:
     def __str__(self) -> str:
         return "-".join((self.family, self.inference, self.field, self.kernel))
 
+    @property
+    def by_points(self) -> bool:
+        """Whether version 0.1 averaged over Sobol points: three latents, and no closed form."""
+        if LATENTS.get(self.family, 3 if self.family == "classifier_3" else 1) < 3 or self.family.startswith(
+            "gaussian"
+        ):
+            return False
+        softmax = self.family in ("categorical", "multinomial", "classifier_3")
+        return self.inference == "variational" or (self.inference == "factorised" and not softmax)
+
     def tolerance(self, quantity: str) -> float:
         """What a quantity may differ by."""
+        if self.by_points:
+            return POINTS
         if quantity in ("log_density", "loo", "probabilities"):
             return PREDICTIVE
         return EXPANDED if self.inference.startswith(("taylor", "laplace")) else BOUND
@@ -214,6 +230,19 @@ def test_the_numbers_of_version_0_1(case):
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         close(found[name], value, case.tolerance(name), name)
+
+
+BY_POINTS = [case for case in CASES if case.by_points and (case.field, case.kernel) == ("exact", "shared")]
+
+
+@pytest.mark.parametrize("case", BY_POINTS, ids=str)
+def test_bounds_with_three_latents_agree_with_fine(case, monkeypatch):
+    """Standard and fine nodes, where the numbers of version 0.1 are too coarse to compare with."""
+    standard = compute(case)
+    fine = Variational(sites=INFERENCES[case.inference].sites, accuracy="fine")
+    monkeypatch.setitem(INFERENCES, case.inference, fine)
+    for name, value in compute(case).items():
+        close(standard[name], value, BOUND, name)
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ggpm")), ids=lambda path: path.stem)

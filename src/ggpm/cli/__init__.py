@@ -94,8 +94,8 @@ LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
     "--inference",
     default="laplace",
     show_default=True,
-    type=click.Choice(["taylor", "laplace", "variational"]),
-    help="How the posterior is approximated.",
+    type=click.Choice(["auto", "taylor", "laplace", "variational"]),
+    help="How the posterior is approximated; auto is exact for Gaussian outputs, variational for others.",
 )
 @click.option("--inducing", type=click.IntRange(min=1), help="Number of inducing points, for many rows.")
 @click.option(

@@ -33,7 +33,8 @@ from ggpm.fields.inducing.points import Inducing
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.kernels import median_distance, resolve_kernel, shorter_starts
 from ggpm.learning import priors
-from ggpm.learning.fit import Fit, Search, SearchOutcome, learn, learn_in_samples
+from ggpm.learning.choice import AUTO, choose, name_of
+from ggpm.learning.fit import NO_MODE, Fit, Search, SearchOutcome, learn, learn_in_samples
 from ggpm.learning.objective import Evidence
 from ggpm.prediction.loo import LeaveOneOut, leave_one_out
 from ggpm.prediction.predictive import Predictive
@@ -109,6 +110,7 @@ class GGP(FramedOutput, BaseEstimator):
         self.family_ = fit.family
         self.kernel_ = fit.kernels if isinstance(self.kernel, list | tuple) else fit.kernels[0]
         self.theta_ = fit.theta.copy()  # the fit's own is not for others to change
+        self.inference_ = name_of(fit.rule, fit.family)
         self.posterior_ = fit.posterior
         self.log_marginal_likelihood_value_ = fit.log_evidence
         self.n_iter_ = fit.n_iter
@@ -206,7 +208,7 @@ class GGP(FramedOutput, BaseEstimator):
         kernels = resolve_kernel(self.kernel, family.latent_dim, X)
         names, length = priors.names_of(kernels, family), median_distance(X) if self.kernel is None else 1.0
         prior = priors.resolve(self.priors, names, self.kernel is None, family, length)
-        return Evidence(family, kernels, field, self._resolve_inference(), self.objective, prior)
+        return Evidence(family, kernels, field, self._resolve_inference(family, field), self.objective, prior)
 
     def _search(self, rng: np.random.Generator) -> Search:
         return Search(self.optimizer, self.n_restarts_optimizer, rng, self._report)
@@ -250,13 +252,15 @@ class GGP(FramedOutput, BaseEstimator):
     def resolve_family(self, y: Any) -> tuple[Family, Array, NDArray | None]:
         """The family bound to the data, the encoded y, and the labels (classifiers)."""
 
-    def _resolve_inference(self) -> Rule:
+    def _resolve_inference(self, family: Family, field: Field) -> Rule:
         if isinstance(self.inference, str):
+            if self.inference == AUTO:
+                return choose(family, field)
             if self.inference not in INFERENCES:
-                known = ", ".join(repr(name) for name in INFERENCES)
+                known = ", ".join(repr(name) for name in (AUTO, *INFERENCES))
                 raise ValueError(
                     f"inference must be one of {known} or an object; got {self.inference!r}."
-                    f"{did_you_mean(self.inference, INFERENCES)}"
+                    f"{did_you_mean(self.inference, (AUTO, *INFERENCES))}"
                 )
             return INFERENCES[self.inference]()
         if isinstance(self.inference, type):
@@ -283,7 +287,9 @@ class GGP(FramedOutput, BaseEstimator):
         at = self.fit_.evidence
         if theta is not None:
             at = at.at(as_numbers(theta, "theta", "log-hyperparameters"))
-        value, gradient, _ = at.evaluate(gradient=eval_gradient)
+        value, gradient, found = at.evaluate(gradient=eval_gradient)
+        if not found.converged:
+            warnings.warn(NO_MODE, ConvergenceWarning, stacklevel=2)
         return (value, gradient) if eval_gradient else value
 
     def loo(self, *, neighbours: int | None = None) -> LeaveOneOut:

@@ -31,7 +31,9 @@ class GGPRegressor(RegressorMixin, GGP):
     kernel : scikit-learn kernel, list of kernels or None
         One kernel shared by all latent dimensions, or a list with one per dimension. None means a learned
         ``ConstantKernel() * RBF() + ConstantKernel()``.
-    inference : "laplace", "taylor", "variational" or an object such as ``Taylor(expansion=...)``
+    inference : "laplace", "taylor", "variational", "auto" or an object such as ``Taylor(expansion=...)``
+        "auto" is exact for Gaussian outputs, variational for others, and Laplace's method where that would take too
+        much memory or time (`ggpm.learning.choice`); `inference_` says what it chose.
     objective : "evidence" or "loo"
         What the hyperparameters maximise: the log evidence (variational: its lower bound), or the sum of the
         leave-one-out log predictive densities.
@@ -54,6 +56,7 @@ class GGPRegressor(RegressorMixin, GGP):
     ----------
     kernel_, family_ : the learned kernel(s) and family
     theta_ : log-hyperparameters, the kernels' first, then the family's
+    inference_ : str, the name of the method that was used, "exact" for Gaussian outputs
     log_marginal_likelihood_value_ : float
     n_iter_ : iterations of the optimiser
     converged_ : bool, optimiser and posterior mode both

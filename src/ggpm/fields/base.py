@@ -138,6 +138,10 @@ class Process(ABC):
         """The natural parameters of a Gaussian, without coupling of the latent dimensions if ``factorised``."""
 
     @abstractmethod
+    def narrowed(self, natural: Natural, q: Any, precision: float) -> Natural:
+        """Natural parameters with so much more precision in every coordinate and the mean of q."""
+
+    @abstractmethod
     def from_natural(self, natural: Natural) -> Any:
         """The Gaussian of natural parameters; raises `NotPositiveDefinite` if there is none."""
 

@@ -44,6 +44,8 @@ STALLED = 1e-10
 ROUNDED = 1e-5
 IDLE = 8  # steps without coming closer by 30 % after which rounding is taken to have stopped it
 HALVINGS = 30  # of a natural-gradient step: the shortest is 2e-9 of it
+# A bound so many nats per row below Laplace's evidence is no start: sites with so much more precision are tried too.
+FAR, NARROWER = 1.0, (0.1, 1.0, 10.0)
 MEMORY = 8  # steps that the extrapolation looks at: each is a column of a least-squares problem and two copies of q
 
 
@@ -239,7 +241,11 @@ class _Bound:
         self.least, self.idle, self.there = np.inf, 0, False
 
     def _first(self, start: Any) -> _State:
-        """The earlier Gaussian, or Laplace's; where neither can be used, the prior."""
+        """The earlier Gaussian, or Laplace's, as it is or narrower; where none can be used, the prior.
+
+        Laplace's may be nearly as wide as the prior where the likelihood levels off (a count of zero), and the
+        expectation of exp then so large that no step leads back from it.
+        """
         if start is not None:
             found = [self._state(natural) for natural in self.process.resume_natural(start)]
             best = max((s for s in found if s is not None), key=lambda s: s.bound, default=None)
@@ -247,7 +253,14 @@ class _Bound:
                 return best
         with suppress(NotPositiveDefinite, InferenceError):
             laplace = find(Laplace(), self.process)
-            state = self._state(self.process.natural(laplace.q, self.rule.factorised))
+            natural = self.process.natural(laplace.q, self.rule.factorised)
+            state = self._state(natural)
+            for precision in NARROWER:
+                if state is not None and laplace.log_evidence - state.bound <= FAR * self.process.shape[0]:
+                    break
+                ahead = self._state(self.process.narrowed(natural, laplace.q, precision))
+                if state is None or (ahead is not None and ahead.bound > state.bound):
+                    state = ahead
             if state is not None and np.isfinite(state.bound):
                 return state
         state = self._state(self.process.prior_natural(self.rule))

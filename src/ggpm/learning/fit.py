@@ -14,11 +14,14 @@ from ggpm.data.door import Columns, Target
 from ggpm.data.rows import pick
 from ggpm.data.text import Hint, Message
 from ggpm.families.base import Family
+from ggpm.families.special.adaptive import cholesky_root
 from ggpm.fields.base import Approximation, Field, Process
+from ggpm.fields.dense.field import DenseProcess
 from ggpm.fields.inducing.field import InducingField, InducingProcess
 from ggpm.fields.inducing.points import Inducing
 from ggpm.learning.objective import Evidence, WarmObjective, search, subset_start
 from ggpm.learning.search import Optimum, maximise
+from ggpm.sites.expectations import expect
 
 __all__ = ["Fit"]
 
@@ -120,6 +123,8 @@ class SearchOutcome:
         """The fit with these hyperparameters."""
         value, _, approximation = self.evidence.evaluate(start=self.start, gradient=False)
         notes = self.notes if approximation.converged else (*self.notes, NO_MODE)
+        wide = _rows_too_wide(approximation)
+        notes = notes if not wide else (*notes, _too_wide(wide))
         return Fit(
             self.evidence, approximation.process.posterior(approximation), value, self.n_iter,
             bool(approximation.converged and self.converged), columns, target, notes, approximation,
@@ -133,6 +138,35 @@ NO_MODE = Message(
     Hint("inference='taylor'", "inference", "taylor"),
     ".",
 )
+
+
+# Nats by which the average log-likelihood of a row may be below that of its expansion. Rows of labels and angles, whose
+# likelihood levels off, come to 1 or 2; a count of zero under a wide prior to thousands.
+TOO_WIDE = 10.0
+
+
+def _rows_too_wide(a: Approximation) -> int:
+    """Number of rows over which Laplace's Gaussian is so wide that the likelihood is nothing like its expansion there.
+
+    Of fields that read rows in chunks none is known: their marginals would cost another pass.
+    """
+    if a.rule.depends_on != "mean" or not isinstance(a.process, DenseProcess):
+        return 0
+    problem, q = a.process.problem, a.process.renewed(a).q  # marginals would change what predictions are made from
+    with np.errstate(over="ignore", invalid="ignore"):
+        expansion = problem.family.log_prob(q.mean + problem.offset, problem.y)
+        expansion = expansion - 0.5 * np.sum(q.U.dense() * q.marginals.dense(), axis=(1, 2))
+        average = expect(problem, q.mean, cholesky_root(q.marginals.dense()), "coarse").value
+    return int(np.sum(expansion - average > TOO_WIDE))
+
+
+def _too_wide(rows: int) -> Message:
+    return Message(
+        f"Laplace's Gaussian is so wide in {rows} row(s) that the likelihood there is nothing like its expansion at "
+        "the mode: predictions may be off by orders of magnitude. Use ",
+        Hint("inference='variational'", "inference", "variational"),
+        ", or a kernel with a smaller scale.",
+    )
 
 
 def _stopped_early(message: str) -> Message:

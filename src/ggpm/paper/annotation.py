@@ -163,7 +163,9 @@ def gpc_with(kernel: Kernel, X: Array, present: Present, X_test: Array) -> Array
         if word.all() or not word.any():  # a fold may lack a rare word
             columns.append(np.full(len(X_test), float(word[0])))
             continue
-        columns.append(GGPClassifier(kernel, optimizer=None).fit(X, word).predict_proba(X_test)[:, 1])
+        columns.append(
+            GGPClassifier(kernel, inference="laplace", optimizer=None).fit(X, word).predict_proba(X_test)[:, 1]
+        )
     return np.stack(columns, axis=1)
 
 

@@ -73,7 +73,7 @@ class _GPBaseline(RegressorMixin, BaseEstimator):
         # a tenth of the variance is noise to begin with; the bounds follow the targets' scale
         variance = float(np.mean((targets - self.mean_) ** 2)) or 1.0
         noise = Gaussian(phi=0.1 * variance, phi_bounds=(1e-6 * variance, 1e2 * variance))
-        self.gp_ = GGPRegressor(noise, kernel).fit(X, targets - self.mean_)
+        self.gp_ = GGPRegressor(noise, kernel, inference="laplace").fit(X, targets - self.mean_)
         self.log_marginal_likelihood_value_ = self.gp_.log_marginal_likelihood_value_
         return self
 

@@ -89,7 +89,7 @@ def kernel(name: str, X: Array) -> Kernel:
 
 
 METHODS: dict[str, Callable[[Any], Any]] = {
-    "VM-Lap": lambda k: GGPRegressor("von_mises", k),
+    "VM-Lap": lambda k: GGPRegressor("von_mises", k, inference="laplace"),
     "VM-Tay": lambda k: GGPRegressor("von_mises", k, inference="taylor"),
     "GPR (cos, sin)": CosSinGPR,
     "GPR (angle)": AngleGPR,
@@ -228,7 +228,7 @@ def draw(rows: list[Row], settings: Settings, seed: int, path: Path) -> None:
     rng = np.random.default_rng([seed, 4])
     shapes = Shapes.random(rng, settings.noise)
     X, y = shapes.at(rng, wrap(shapes.heading + 0.3 + np.pi / 2 * np.arange(4) + rng.uniform(-0.4, 0.4, 4)))
-    model = GGPRegressor("von_mises", kernel("linear", X)).fit(X, y)
+    model = GGPRegressor("von_mises", kernel("linear", X), inference="laplace").fit(X, y)
     y_test = np.linspace(-np.pi, np.pi, 181)[:-1]
     X_test, _ = shapes.at(rng, y_test)
 

@@ -111,6 +111,11 @@ class Rule(ABC):
         """Relative precision of the evidence that a search for hyperparameters can count on; None: full."""
         return None
 
+    @property
+    def loosened(self) -> Self:
+        """The rule for evaluations within a search for hyperparameters, whose end is evaluated anew."""
+        return self
+
     def of_rows(self, rows: Any) -> Self:
         """The rule for some of the rows, where settings of it belong to rows."""
         return self

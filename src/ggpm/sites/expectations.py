@@ -32,8 +32,8 @@ from ggpm.sites.base import Problem
 Array = NDArray[np.float64]
 
 # How far the identities may be off in a row, in nats and relative to 1 + |E[log p]|/1000. The first is off by ten
-# times the error of E[log p] and the second by a hundred, typically; by 2 and by 5 at least (over all families, training
-# rows and rules of 3 to 13 nodes), for which the second counts a tenth.
+# times the error of E[log p] and the second by a hundred, typically, and by five times together at least (over all
+# families, training rows, rules of 3 to 13 nodes); the second counts a tenth.
 SECOND = 0.1
 TOLERANCES = {"coarse": 1e-3, "standard": 1e-6, "fine": 1e-9}
 RTOL = 1e-3

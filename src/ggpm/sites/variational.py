@@ -33,9 +33,13 @@ from ggpm.sites.expectations import TOLERANCES, SiteMap, expect, expect_phi, exp
 
 Array = NDArray[np.float64]
 
-# Blocks cost (nD)^3 per step on the dense field; up to this order that is less than what the expectations cost
-# (measured with one thread for D = 3, categorical and Dirichlet).
-BLOCKS_MAX_ORDER = 400
+# Up to so many latents blocks cost about as much as diagonal sites on the dense field: D + 1 factorisations of order n.
+# More latents cost (nD)^3 per step; up to the order below that is less than what the expectations cost (measured with
+# one thread).
+BLOCKS_CHEAP, BLOCKS_MAX_ORDER = 3, 400
+# Tolerance of the sites while hyperparameters are searched: the bound is stationary in them, so that it is known to
+# 1e-8 of itself, less than what a search looks for, and its gradient to four digits.
+SEARCH_TOL = 1e-4
 
 
 @dataclass(frozen=True)
@@ -47,11 +51,12 @@ class Variational(Rule):
     Parameters
     ----------
     sites : "auto", "blocks" or "factorised"
-        Precision matrices of the sites: full D×D blocks, O((nD)^3) per step, or diagonal, O(D n^3), with which
-        the latent dimensions are independent under q. "auto" takes blocks for D <= 2 and for nD <= 400.
+        Precision matrices of the sites: full D×D blocks, O(D n^3) per step for D <= 3 and O((nD)^3) above, or
+        diagonal, O(D n^3), with which the latent dimensions are independent under q. "auto" takes blocks for D <= 3
+        and for nD <= 400.
     accuracy : "coarse", "standard" or "fine"
-        Nodes of the expectations: spacing of the trapezoidal rule for D <= 2, number of Sobol points above (128,
-        512, 4096). Not used where the family has closed forms.
+        Error of each row's expectations, about 1e-4, 1e-7 or 1e-10 nats: every row has as many nodes as that takes, up
+        to a limit that wide latents near a kink may reach. Not used where the family has closed forms.
     max_iter : int
         Most steps.
     tol : float
@@ -85,12 +90,16 @@ class Variational(Rule):
     def factorised(self) -> bool:  # type: ignore[override]
         return self.sites == "factorised"
 
+    @property
+    def loosened(self) -> Self:
+        return replace(self, tol=max(self.tol, SEARCH_TOL))
+
     def resolved(self, n: int, D: int, blocks_are_cheap: bool) -> Self:
         if D == 1:
             return replace(self, sites="factorised")
         if self.sites != "auto":
             return self
-        factorised = D > 2 and n * D > BLOCKS_MAX_ORDER and not blocks_are_cheap
+        factorised = D > BLOCKS_CHEAP and n * D > BLOCKS_MAX_ORDER and not blocks_are_cheap
         return replace(self, sites="factorised" if factorised else "blocks")
 
     def at(self, problem: Problem, f: Array, V: Marginals | None = None, fisher: bool = False) -> Sites:

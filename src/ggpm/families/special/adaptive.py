@@ -42,6 +42,7 @@ MOST_NODES = 2**15  # of one row; what it cannot reach is said by its error
 # First level of a direction: the number of these standard deviations that are below its own (training rows of all
 # families have 1e-6 to 1e-8 with what they begin with).
 FIRST = (0.0, 0.1, 0.3, 0.5, 1.0, 2.0, 4.0)
+TOGETHER = 5  # level up to which all directions of a row climb together: few different rules, and many rows for each
 SPARSE_LEVELS = (2, 3, 4)  # of Smolyak's rule: exact for polynomials of total degree 5, 7, 9
 SPARSE_MOST = 2**12  # nodes of a sparse grid
 SOBOL_LOG2 = (9, 12)
@@ -77,7 +78,10 @@ def first_levels(root: Array) -> Levels:
     sd = np.abs(root) if root.ndim == 2 else np.abs(np.einsum("njj->nj", root))
     if sd.shape[1] > PRODUCT_MOST:
         return np.zeros((len(sd), 1), dtype=np.intp)
-    return np.searchsorted(FIRST, sd)
+    levels = np.searchsorted(FIRST, sd)
+    return np.where(
+        (levels > 0) & (levels <= TOGETHER), np.minimum(levels.max(axis=1, keepdims=True), TOGETHER), levels
+    )
 
 
 def raised(
@@ -94,7 +98,8 @@ def raised(
         return levels + climbs[:, None], climbs
     spread = levels > 0
     steps = np.where(spread & (wrong > 1), np.where(wrong > 300, 2, 1), 0)
-    target = np.minimum(levels + steps, LADDER - 1)
+    together = np.where(spread & (levels < TOGETHER), steps.max(axis=1, keepdims=True), steps)
+    target = np.minimum(levels + together, LADDER - 1)
     worst = np.zeros_like(steps)
     np.put_along_axis(worst, np.argmax(np.where(spread, wrong, -1.0), axis=1)[:, None], 1, axis=1)
     fewer = np.minimum(levels + np.where(steps > 0, worst, 0), LADDER - 1)

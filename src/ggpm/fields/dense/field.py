@@ -218,6 +218,10 @@ class DenseProcess(Process):
         U = _site_values(q.U, factorised)
         return q.z + _sites(U).dot(q.mean), U
 
+    def narrowed(self, natural: Natural, q: DenseGaussian, precision: float) -> Natural:
+        added = precision if natural[1].ndim == 2 else precision * np.eye(self.shape[1])
+        return natural[0] + precision * q.mean, natural[1] + added
+
     def from_natural(self, natural: Natural) -> DenseGaussian:
         lam, U = natural[0], _sites(natural[1])
         solution = self.solver(self.K, U)

@@ -1,4 +1,4 @@
-"""Latent dimensions coupled by rank-one terms, one or few more per row: D + 1 factorisations of n×n, never one of nD×nD.
+"""Latent dimensions coupled by rank-one terms, one or two per row: D + 1 factorisations of n×n, never one of nD×nD.
 
 With C the capacitance matrix of the rank-one terms, ``C = L_C L_C^T``,
 

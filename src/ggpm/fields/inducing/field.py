@@ -200,6 +200,13 @@ class InducingProcess(Process):
         H = _block_diagonal(q.H, self.model.D) if factorised else q.H
         return H @ q.v.ravel(), H
 
+    def narrowed(self, natural: Natural, q: InducingGaussian, precision: float) -> Natural:
+        # of values whose prior is the standard normal: a precision of the latents in units of their prior's
+        added = precision * np.repeat(
+            np.resize([np.mean(k.diag(self.model.Z)) for k in self.model.kernels], self.model.D), self.model.M
+        )
+        return natural[0] + added * q.v.ravel(), natural[1] + np.diag(added)
+
     def from_natural(self, natural: Natural) -> InducingGaussian:
         H = (natural[1] + natural[1].T) / 2
         L = cholesky(H.copy())

@@ -1,0 +1,52 @@
+"""The site rule that ``inference="auto"`` stands for, and the names by which rules are told."""
+
+from __future__ import annotations
+
+from ggpm.families.base import Family
+from ggpm.fields.base import Field
+from ggpm.fields.dense import DenseField
+from ggpm.kernels.linalg import available_memory
+from ggpm.sites import INFERENCES, Laplace, Rule, Taylor, Variational
+
+AUTO, EXACT = "auto", "exact"
+# Evaluations of log p in one step of a variational search, rows times the nodes that most rows need, above which
+# Laplace's method is taken: half a minute or more per step.
+MOST_EVALUATIONS = 2e7
+TYPICAL_NODES = {1: 5, 2: 16, 3: 64}  # of training rows; the smallest sparse grids above
+
+
+def gaussian(family: Family) -> bool:
+    """Whether outputs are Gaussian given the latent, so that every expansion is exact."""
+    return family.has("predictive_normal")
+
+
+def choose(family: Family, field: Field) -> Rule:
+    """Exact for Gaussian outputs, variational for others; Laplace's rule where that takes too much memory or time.
+
+    Too much memory are 2 D + 3 matrices of all rows on a field that holds them (those of a step and of the one
+    before), too much time more than `MOST_EVALUATIONS` of the likelihood in every step.
+
+    >>> import numpy as np
+    >>> from ggpm.families import Gaussian, Poisson
+    >>> field = DenseField(np.zeros((3, 1)), np.zeros(3), np.zeros((3, 1)))
+    >>> type(choose(Gaussian(), field)).__name__, type(choose(Poisson(), field)).__name__
+    ('Laplace', 'Variational')
+    """
+    n, D = field.n_rows, family.latent_dim
+    if gaussian(family):
+        return Laplace()
+    too_large = isinstance(field, DenseField) and 8.0 * (2 * D + 3) * n**2 > available_memory()
+    too_long = n * TYPICAL_NODES.get(D, 2 * D * D + 4 * D + 1) > MOST_EVALUATIONS
+    return Laplace() if too_large or too_long else Variational()
+
+
+def name_of(rule: Rule, family: Family) -> str:
+    """A rule's name, or "exact" for Gaussian outputs under a rule that expands.
+
+    >>> from ggpm.families import Gaussian, Poisson
+    >>> name_of(Laplace(), Poisson()), name_of(Laplace(), Gaussian())
+    ('laplace', 'exact')
+    """
+    if gaussian(family) and isinstance(rule, (Laplace, Taylor)):
+        return EXACT
+    return next((name for name, kind in INFERENCES.items() if type(rule) is kind), type(rule).__name__.lower())
