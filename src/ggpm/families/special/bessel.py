@@ -86,7 +86,7 @@ class BesselRatio:
     @property
     def A_second(self) -> Array:
         """A''."""
-        return -self._kw * self._w**3 * self._factor("A_second")
+        return -self._kw * self._w * self._w**2 * self._factor("A_second")
 
 
 def _scale(nu: float) -> float:
