@@ -14,9 +14,9 @@ from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array, Bounds, ScalarFamily
 from ggpm.families.special.truncated import (
     TruncatedNormal,
+    bin_masses,
     truncated_log_mass,
     truncated_log_mass_and_mean,
-    truncated_mass,
     truncated_normal,
 )
 from ggpm.families.support import Codes
@@ -202,7 +202,7 @@ class Ordinal(ScalarFamily):
 
     # ---- in the space of y ---------------------------------------------------------------------------------
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
-        return truncated_mass(*self._bin(eta, np.arange(np.size(self.phi) + 1.0)))
+        return bin_masses(np.asarray(self.phi, dtype=float), eta[..., 0])
 
     def constant(self, y: Array) -> Array:
         return np.bincount(y.astype(int), minlength=np.size(self.phi) + 1)[None, :] / y.size

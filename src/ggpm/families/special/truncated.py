@@ -181,14 +181,25 @@ class _Plain:
         return np.where(self.flip, -value, value) * np.exp(-HALF_LOG_2PI)
 
 
-def truncated_mass(lo: Array, hi: Array, width: Array) -> Array:
-    """``P(lo < s < hi)`` for a standard normal variable s.
+def bin_masses(cuts: Array, shift: Array) -> Array:
+    """Masses of the bins between ascending cut points for a standard normal variable plus ``shift``, (..., bins).
 
-    >>> truncated_mass(np.array([-1.0]), np.array([1.0]), np.array([2.0])).round(6)
-    array([0.682689])
+    >>> bin_masses(np.array([-1.0, 1.0]), np.array([0.0])).round(4)
+    array([[0.1587, 0.6827, 0.1587]])
     """
-    plain = _Plain.of(lo, hi, width)
-    return otherwise(plain.mass, plain.good, lambda *edges: np.exp(_careful_log_mass(*edges)), lo, hi, width)
+    if np.any(np.diff(cuts) < _PLAIN[1]):
+        edges = np.concatenate([[-np.inf], cuts, [np.inf]])
+        lower, upper = edges[:-1], edges[1:]
+        return np.exp(truncated_log_mass(lower - shift[..., None], upper - shift[..., None], upper - lower))
+    out = np.empty((*shift.shape, cuts.size + 1))
+    positive, tail = np.full(shift.shape, False), np.zeros(shift.shape)  # of the edge at minus infinity
+    for j, cut in enumerate([*cuts, np.inf]):
+        edge = cut - shift
+        after, next_tail = edge > 0, ndtr(-np.abs(edge))
+        # a bin around zero is what both tails leave; others are the difference of tails on one side
+        out[..., j] = np.where(after & ~positive, 1.0 - (tail + next_tail), np.abs(tail - next_tail))
+        positive, tail = after, next_tail
+    return out
 
 
 def truncated_log_mass(lo: Array, hi: Array, width: Array) -> Array:
