@@ -16,6 +16,7 @@ from ggpm.families.special.truncated import (
     bin_masses,
     truncated_log_mass,
     truncated_log_mass_and_mean,
+    truncated_mean_and_shrinkage,
     truncated_normal,
 )
 
@@ -308,6 +309,9 @@ def test_truncated_masses_against_mpmath_and_across_the_borders():
     np.testing.assert_allclose(log_mass, careful.log_mass, rtol=1e-12, atol=0)
     np.testing.assert_allclose(mean, careful.mean, rtol=2e-12, atol=1e-13)
     np.testing.assert_allclose(truncated_log_mass(lo, hi, width), log_mass, rtol=1e-13)
+    again, shrinkage = truncated_mean_and_shrinkage(lo, hi, width)
+    np.testing.assert_array_equal(again, mean)
+    np.testing.assert_allclose(shrinkage, careful.shrinkage, rtol=1e-11)
     with mp.workdps(400):  # beside one, the mass beyond 35 standard deviations
 
         def exact(a, b):

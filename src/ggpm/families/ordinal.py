@@ -17,6 +17,7 @@ from ggpm.families.special.truncated import (
     bin_masses,
     truncated_log_mass,
     truncated_log_mass_and_mean,
+    truncated_mean_and_shrinkage,
     truncated_normal,
 )
 from ggpm.families.support import Codes
@@ -161,6 +162,10 @@ class Ordinal(ScalarFamily):
 
     def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
         return truncated_log_mass_and_mean(*self._bin(xi, y))
+
+    def first_two(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        mean, shrinkage = truncated_mean_and_shrinkage(*self._bin(xi, y))
+        return mean, -shrinkage
 
     def score(self, xi: Array, y: Array) -> Array:
         return self.log_prob_and_score(xi, y)[1]
