@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-all lint format bench bench-previous bench-variational clean
+.PHONY: demo test test-all lint format bench bench-previous bench-variational bench-special clean
 
 $(VENV)/made:
 	$(PYTHON) -m venv $(VENV)
@@ -63,6 +63,10 @@ bench-previous: $(VENV)/ready
 # variational inference against Laplace's, family by family, in one run
 bench-variational: $(VENV)/ready
 	$(BIN)/python benchmarks/variational.py
+
+# special functions and the methods of families that call them: time per value and error
+bench-special: $(VENV)/ready
+	$(BIN)/python benchmarks/special.py
 
 clean:
 	rm -rf $(BENCH) $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache

@@ -20,8 +20,9 @@ Task = Callable[..., Statistics]
 
 # Doubles in the arrays that one chunk of rows may take while it is worked on: 64 MiB.
 CHUNK_DOUBLES = 2**23
-# Doubles that one batch of rows may take per array where there are many arrays: 32 MiB.
-BATCH_DOUBLES = 2**22
+# Doubles that one batch of rows may take per array where there are many arrays: half a MiB, so that they stay in the
+# processor's cache. Measured: variational evidence of 400 compositions takes 1.5 times as long with 32 MiB.
+BATCH_DOUBLES = 2**16
 
 
 def batches(m: int, per_row: int) -> Iterator[slice]:

@@ -360,6 +360,10 @@ class ScalarFamily(Family):
         """`log_prob_xi` and `score` together; override it where they share work."""
         return self.log_prob_xi(xi, y), self.score(xi, y)
 
+    def first_two(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        """First and second derivative of log p in xi alone; override it where the third costs more."""
+        return self.derivatives(xi, y)[:2]
+
     def phi_derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         """Derivatives in phi of log p and of its first and second derivative in xi, each (..., p)."""
         none = np.zeros((*np.broadcast_shapes(xi.shape, self._rows(y)), self.log_hyper.size))
@@ -395,7 +399,7 @@ class ScalarFamily(Family):
 
     def u_and_U(self, eta: Array, y: Array) -> tuple[Array, Diagonal]:
         e = eta[..., 0]
-        (l1, l2, _), (g1, g2, _) = self.derivatives(self._link(e), y), self._link.derivatives(e)
+        (l1, l2), (g1, g2, _) = self.first_two(self._link(e), y), self._link.derivatives(e)
         return (l1 * g1)[..., None], Diagonal(-(l2 * g1**2 + l1 * g2)[..., None])
 
     def U(self, eta: Array, y: Array, expected: bool = False) -> Diagonal:

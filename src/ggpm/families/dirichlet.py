@@ -16,7 +16,7 @@ from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array, Family
 from ggpm.families.curvature import NU2_MAX, Marginals, RankOne
 from ggpm.families.links import LINKS, Link
-from ggpm.families.special import LogGamma1p, digamma_increment, information_gap, sum_of_others
+from ggpm.families.special import LogGamma1p, SoftplusTerms, digamma_increment, information_gap, sum_of_others
 from ggpm.families.special.stable import excess_log, log_minus_digamma, stirling_error
 from ggpm.families.support import Simplex, Support
 
@@ -35,10 +35,18 @@ class _Terms(NamedTuple):
 
     alpha: Array
     J: Array  # derivative of alpha in eta
+    softplus: SoftplusTerms | None  # of eta; None with link "exp"
     S: Array  # sum of all parts
     parts: LogGamma1p  # of alpha
     total: LogGamma1p  # of S
     ordinary: NDArray[np.bool_]  # rows in which direct formulas keep their digits
+
+    def bends(self) -> tuple[Array, Array, Array]:
+        """Second derivative of alpha in eta; first and second one of log alpha."""
+        if self.softplus is None:
+            return self.J, np.ones_like(self.J), np.zeros_like(self.J)
+        g1 = self.softplus.log_slope
+        return self.J * self.softplus.complement, g1, self.softplus.log_bend(g1)
 
     def careful_rows(self, y: Array) -> tuple[NDArray[np.bool_], Array, Array]:
         """The other rows, as a mask of all that alpha and y make together, and their alpha and y, (m, d) each."""
@@ -177,14 +185,15 @@ class Dirichlet(Family):
         return np.maximum(self._link(eta), _TINY)
 
     def _terms(self, eta: Array) -> _Terms:
-        alpha, J = self._link.with_slope(eta)
+        softplus = SoftplusTerms(eta) if self.link == "softplus" else None
+        alpha, J = self._link.with_slope(eta) if softplus is None else (softplus.value, softplus.slope)
         alpha = np.maximum(alpha, _TINY)
         least = alpha[..., 0]
         for j in range(1, alpha.shape[-1]):
             least = np.minimum(least, alpha[..., j])
         S = alpha @ np.ones(alpha.shape[-1])
         ordinary = (_ORDINARY[1] > S) & (least > _ORDINARY[0] * S)
-        return _Terms(alpha, J, S, LogGamma1p(alpha), LogGamma1p(S), ordinary)
+        return _Terms(alpha, J, softplus, S, LogGamma1p(alpha), LogGamma1p(S), ordinary)
 
     # All derivatives are written with polygammas at 1 + alpha: the poles at alpha = 0 combine with derivatives of
     # alpha to those of log alpha, g1, g2 and g3, which are elementary.
@@ -243,7 +252,7 @@ class Dirichlet(Family):
         t = self._terms(eta)
         full, split = self._score(t, np.log(y), y)
         u = t.J * full
-        g1, g2, _ = self._log_derivatives(eta)
+        J2, g1, g2 = t.bends()
         S2psi1 = t.S + t.total.excess
         omega = t.J / t.S[..., None]
         strength = S2psi1[..., None] * omega**2
@@ -254,7 +263,6 @@ class Dirichlet(Family):
             return u, RankOne(
                 information, omega, S2psi1, nu=np.sqrt(nu2), gap=_gap(nu2, lambda rows: information_gap(t.alpha[rows]))
             )
-        J2 = self._link.derivatives(eta)[1]
         gamma = curved - g2 - J2 * split
         if np.any(gamma <= strength / NU2_MAX):  # negative, or next to it: no square roots
             return u, RankOne(gamma, omega, S2psi1)
@@ -270,15 +278,10 @@ class Dirichlet(Family):
 
         return u, RankOne(gamma, omega, S2psi1, nu=np.sqrt(nu2), gap=_gap(nu2, careful))
 
-    def _log_derivatives(self, eta: Array) -> tuple[Array, Array, Array]:
-        """Derivatives of log alpha in eta."""
-        if self.link == "exp":
-            return np.ones_like(eta), np.zeros_like(eta), np.zeros_like(eta)
-        return LINKS["log_softplus"].derivatives(eta)
-
     def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
         t = self._terms(eta)
-        S, (J, J2, J3), (g1, g2, g3) = t.S[..., None], self._link.derivatives(eta), self._log_derivatives(eta)
+        S, (J, J2, J3) = t.S[..., None], self._link.derivatives(eta)
+        g1, g2, g3 = LINKS["identity" if self.link == "exp" else "log_softplus"].derivatives(eta)  # of log alpha
         # everything with S is scaled by its powers, so that small S does not overflow
         S2psi1, S3psi2 = (t.S + t.total.excess)[..., None], (t.S**3 * t.total.tetragamma - 2.0)[..., None]
         omega, bent = J / S, J2 / S

@@ -14,9 +14,10 @@ from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array, Bounds, ScalarFamily
 from ggpm.families.special.truncated import (
     TruncatedNormal,
+    bin_masses,
     truncated_log_mass,
     truncated_log_mass_and_mean,
-    truncated_mass,
+    truncated_mean_and_shrinkage,
     truncated_normal,
 )
 from ggpm.families.support import Codes
@@ -162,6 +163,10 @@ class Ordinal(ScalarFamily):
     def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
         return truncated_log_mass_and_mean(*self._bin(xi, y))
 
+    def first_two(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        mean, shrinkage = truncated_mean_and_shrinkage(*self._bin(xi, y))
+        return mean, -shrinkage
+
     def score(self, xi: Array, y: Array) -> Array:
         return self.log_prob_and_score(xi, y)[1]
 
@@ -202,7 +207,7 @@ class Ordinal(ScalarFamily):
 
     # ---- in the space of y ---------------------------------------------------------------------------------
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
-        return truncated_mass(*self._bin(eta, np.arange(np.size(self.phi) + 1.0)))
+        return bin_masses(np.asarray(self.phi, dtype=float), eta[..., 0])
 
     def constant(self, y: Array) -> Array:
         return np.bincount(y.astype(int), minlength=np.size(self.phi) + 1)[None, :] / y.size

@@ -58,7 +58,13 @@ class VonMisesFisher(Directions):
     # ---- in the space of y -------------------------------------------------------------------------------
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         """Covariance of the unit vector: the second derivative of b, which is U."""
-        return self.U(eta, np.zeros(eta.shape[-1])).dense()
+        polar = self._polar(eta)
+        c1, rho = polar.bessel.c1, polar.bessel.rho
+        out = np.empty((*eta.shape, eta.shape[-1]))
+        for i, a in enumerate(polar.omega):
+            for j, b in enumerate(polar.omega):
+                out[..., i, j] = c1 * (i == j) - rho * a * b
+        return out
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         kappa, omega, _ = self._polar(eta)

@@ -133,8 +133,7 @@ class Wishart(Family):
         return [(k, p + np.flatnonzero(columns == k)) for k in range(p)]
 
     # ---- density -------------------------------------------------------------------------------------------
-    def log_prob(self, eta: Array, y: Array) -> Array:
-        w, _, _, s = self._residuals(eta, y)
+    def _log_prob(self, eta: Array, y: Array, w: Array, s: Array) -> Array:
         p, phi = y.shape[-1], float(self.phi)
         log_det_y = np.linalg.slogdet(y)[1]
         # Stein's divergence tr(M^-1 y) - log |M^-1 y| - p, and what does not depend on eta, by Stirling's formula
@@ -146,9 +145,20 @@ class Wishart(Family):
         head = float(constant.sum()) - 0.25 * p * (p - 1) * math.log(math.pi)
         return head - 0.5 * phi * stein - 0.5 * (p + 1) * log_det_y
 
+    def _u(self, w: Array, v: Array, s: Array) -> Array:
+        return float(self.phi) * self._pack(0.5 * (w * s - 1.0), w[..., None, :] * v)
+
+    def log_prob(self, eta: Array, y: Array) -> Array:
+        w, _, _, s = self._residuals(eta, y)
+        return self._log_prob(eta, y, w, s)
+
     def u(self, eta: Array, y: Array) -> Array:
         w, _, v, s = self._residuals(eta, y)
-        return float(self.phi) * self._pack(0.5 * (w * s - 1.0), w[..., None, :] * v)
+        return self._u(w, v, s)
+
+    def log_prob_and_u(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        w, _, v, s = self._residuals(eta, y)
+        return self._log_prob(eta, y, w, s), self._u(w, v, s)
 
     def U(self, eta: Array, y: Array, expected: bool = False) -> Blocks:
         w, _, v, s = self._residuals(eta, y)

@@ -69,7 +69,7 @@ def rule(D: int, levels: tuple[int, ...]) -> tuple[Array, Array]:
     if len(levels) == D:
         return _product([direction_rule(level, _radius(D)) for level in levels])
     level = levels[0]
-    grids = _sparse_levels(D)
+    grids = sparse_levels(D)
     return _smolyak(D, grids[level]) if level < len(grids) else _sobol(D, SOBOL_LOG2[level - len(grids)])
 
 
@@ -94,7 +94,7 @@ def raised(
     """
     wrong = np.where(np.isfinite(error), error, -1.0) / np.reshape(tolerance, (-1, 1))
     if D > PRODUCT_MOST:
-        climbs = (wrong.max(axis=1) > 1) & (levels[:, 0] + 1 < len(_sparse_levels(D)) + len(SOBOL_LOG2))
+        climbs = (wrong.max(axis=1) > 1) & (levels[:, 0] + 1 < len(sparse_levels(D)) + len(SOBOL_LOG2))
         return levels + climbs[:, None], climbs
     spread = levels > 0
     steps = np.where(spread & (wrong > 1), np.where(wrong > 300, 2, 1), 0)
@@ -220,7 +220,7 @@ def _product(rules: list[tuple[Array, Array]]) -> tuple[Array, Array]:
 
 
 @lru_cache(maxsize=32)
-def _sparse_levels(D: int) -> tuple[int, ...]:
+def sparse_levels(D: int) -> tuple[int, ...]:
     """Levels of Smolyak's rule that are not too large, at least one."""
     fitting = [level for level in SPARSE_LEVELS if len(_smolyak(D, level)[0]) <= SPARSE_MOST] if D <= 12 else []
     return tuple(fitting) or SPARSE_LEVELS[:1]

@@ -18,7 +18,7 @@ from ggpm.families.special.tables import Table
 Array = NDArray[np.float64]
 
 _CELLS, _DEGREE = 256, 5
-_LONGEST = 1e300  # of k in products with 1/(k + c): infinity times zero would be NaN
+_LONGEST = 1e308  # of k in products with 1/(k + c): infinity times zero would be NaN
 
 
 class BesselRatio:
@@ -34,17 +34,14 @@ class BesselRatio:
 
     def __init__(self, nu: float, k: Array):
         self.nu, self.k = nu, np.asarray(k, dtype=float)
-        c = _scale(nu)
-        self._w = 1.0 / (self.k + c)
+        c, finite = _scale(nu), np.minimum(self.k, _LONGEST)
+        self._w = 1.0 / (finite + c)
+        self._kw = finite * self._w
         self._table = _table(nu)
         self._place = self._table.locate(c * self._w)
 
     def _factor(self, name: str) -> Array:
         return self._table.at(name, self._place)
-
-    @property
-    def _kw(self) -> Array:
-        return np.minimum(self.k, _LONGEST) * self._w
 
     @property
     def log(self) -> Array:
@@ -89,7 +86,7 @@ class BesselRatio:
     @property
     def A_second(self) -> Array:
         """A''."""
-        return -self._kw * self._w**3 * self._factor("A_second")
+        return -self._kw * self._w * self._w**2 * self._factor("A_second")
 
 
 def _scale(nu: float) -> float:

@@ -174,21 +174,40 @@ class _Plain:
         out[most] = np.log1p(-self.tails[most])
         return out
 
-    @property
-    def mean(self) -> Array:
+    def edges(self) -> tuple[Array, Array]:
+        """Density at either edge, over the mass."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            value = (np.exp(-0.5 * self.a**2) - np.exp(-0.5 * self.b**2)) / self.mass
-        return np.where(self.flip, -value, value) * np.exp(-HALF_LOG_2PI)
+            scale = np.exp(-HALF_LOG_2PI) / self.mass
+            return np.exp(-0.5 * self.a**2) * scale, np.exp(-0.5 * self.b**2) * scale
+
+    def mean(self, near: Array, far: Array) -> Array:
+        """E[s], given the `edges`."""
+        return np.where(self.flip, far - near, near - far)
+
+    def shrinkage(self, near: Array, far: Array) -> Array:
+        """1 - Var[s], given the `edges`."""
+        return (near - far) ** 2 - self.a * near + np.where(np.isinf(self.b), 0.0, self.b) * far
 
 
-def truncated_mass(lo: Array, hi: Array, width: Array) -> Array:
-    """``P(lo < s < hi)`` for a standard normal variable s.
+def bin_masses(cuts: Array, shift: Array) -> Array:
+    """Masses of the bins between ascending cut points for a standard normal variable plus ``shift``, (..., bins).
 
-    >>> truncated_mass(np.array([-1.0]), np.array([1.0]), np.array([2.0])).round(6)
-    array([0.682689])
+    >>> bin_masses(np.array([-1.0, 1.0]), np.array([0.0])).round(4)
+    array([[0.1587, 0.6827, 0.1587]])
     """
-    plain = _Plain.of(lo, hi, width)
-    return otherwise(plain.mass, plain.good, lambda *edges: np.exp(_careful_log_mass(*edges)), lo, hi, width)
+    if np.any(np.diff(cuts) < _PLAIN[1]):
+        edges = np.concatenate([[-np.inf], cuts, [np.inf]])
+        lower, upper = edges[:-1], edges[1:]
+        return np.exp(truncated_log_mass(lower - shift[..., None], upper - shift[..., None], upper - lower))
+    out = np.empty((*shift.shape, cuts.size + 1))
+    positive, tail = np.full(shift.shape, False), np.zeros(shift.shape)  # of the edge at minus infinity
+    for j, cut in enumerate([*cuts, np.inf]):
+        edge = cut - shift
+        after, next_tail = edge > 0, ndtr(-np.abs(edge))
+        # a bin around zero is what both tails leave; others are the difference of tails on one side
+        out[..., j] = np.where(after & ~positive, 1.0 - (tail + next_tail), np.abs(tail - next_tail))
+        positive, tail = after, next_tail
+    return out
 
 
 def truncated_log_mass(lo: Array, hi: Array, width: Array) -> Array:
@@ -209,12 +228,29 @@ def truncated_log_mass_and_mean(lo: Array, hi: Array, width: Array) -> tuple[Arr
     array([-30.03326])
     """
     plain = _Plain.of(lo, hi, width)
-    log_mass, mean = plain.log_mass, plain.mean
+    log_mass, mean = plain.log_mass, plain.mean(*plain.edges())
     if not plain.good.all():
         bad = ~plain.good
         careful = truncated_normal(lo[bad], hi[bad], np.broadcast_to(width, bad.shape)[bad])
         log_mass[bad], mean[bad] = careful.log_mass, careful.mean
     return log_mass, mean
+
+
+def truncated_mean_and_shrinkage(lo: Array, hi: Array, width: Array) -> tuple[Array, Array]:
+    """`TruncatedNormal.mean` and ``shrinkage`` alone.
+
+    >>> mean, shrinkage = truncated_mean_and_shrinkage(np.array([0.0]), np.array([np.inf]), np.array([np.inf]))
+    >>> mean.round(6), shrinkage.round(6)  # sqrt(2/pi) and 2/pi
+    (array([0.797885]), array([0.63662]))
+    """
+    plain = _Plain.of(lo, hi, width)
+    edges = plain.edges()
+    mean, shrinkage = plain.mean(*edges), plain.shrinkage(*edges)
+    if not plain.good.all():
+        bad = ~plain.good
+        careful = truncated_normal(lo[bad], hi[bad], np.broadcast_to(width, bad.shape)[bad])
+        mean[bad], shrinkage[bad] = careful.mean, careful.shrinkage
+    return mean, shrinkage
 
 
 def _careful_log_mass(lo: Array, hi: Array, width: Array) -> Array:
