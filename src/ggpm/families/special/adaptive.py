@@ -189,8 +189,10 @@ def expectation(
     return value, error
 
 
-def cholesky_root(cov: Array) -> Array:
-    """Lower R with R R^T = cov for every row, cov (n, D, D) positive semidefinite; zero columns where nothing is left.
+def cholesky_root(cov: Array, least: float = 0.0) -> Array:
+    """Lower R with R R^T = cov for every row, cov - least I (n, D, D) positive semidefinite.
+
+    Where rounding leaves nothing of a pivot it is sqrt(least), with zeros below.
 
     >>> cholesky_root(np.array([[[4.0, 2.0], [2.0, 1.0]]]))
     array([[[2., 0.],
@@ -201,8 +203,9 @@ def cholesky_root(cov: Array) -> Array:
     for j in range(D):
         left = cov[:, j:, j] - np.einsum("nik,nk->ni", R[:, j:, :j], R[:, j, :j])
         spread = left[:, 0] > 8 * D * np.finfo(float).eps * np.abs(cov[:, j, j])  # below, rounding is all there is
-        scale = np.sqrt(np.where(spread, left[:, 0], 1.0))
+        scale = np.sqrt(np.where(spread, np.maximum(left[:, 0], least), 1.0))
         R[:, j:, j] = np.where(spread[:, None], left / scale[:, None], 0.0)
+        R[:, j, j] = np.where(spread, scale, np.sqrt(least))
     return R
 
 
