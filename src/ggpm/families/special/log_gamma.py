@@ -28,8 +28,8 @@ class LogGamma1p:
 
     The second and third derivative and the excess, which never vanish, have that error relative to themselves.
 
-    >>> LogGamma1p(np.array([0.0, 3.0])).value.round(12) + 0.0  # log 3! = log 6
-    array([0.        , 1.791759469228])
+    >>> LogGamma1p(np.array([0.0, 3.0])).value.round(6) + 0.0  # log 3! = log 6
+    array([0.      , 1.791759])
     """
 
     def __init__(self, x: Array):
