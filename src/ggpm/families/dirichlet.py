@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc
+from scipy.special import betainc, gammaln
 
 from ggpm.data.checks import as_numbers, check_positive
 from ggpm.data.text import Hint, Message
@@ -213,8 +213,13 @@ class Dirichlet(Family):
         value = t.total.value - np.log(t.S) + (np.log(t.alpha) - t.parts.value) @ ones
         # per unit of the total: a density over d - 1 parts
         value = value + np.einsum("...j,...j->...", t.alpha, log_y) - (log_y @ ones + (d - 1) * math.log(self._total))
-        if not t.ordinary.all():
-            rows, alpha, y = t.careful_rows(y)
+        return self._with_careful_rows(value, t.ordinary, t.alpha, y)
+
+    def _with_careful_rows(self, value: Array, ordinary: NDArray[np.bool_], alpha: Array, y: Array) -> Array:
+        if not ordinary.all():
+            rows = ~np.broadcast_to(ordinary, value.shape)
+            shape = (*value.shape, alpha.shape[-1])
+            alpha, y = np.broadcast_to(alpha, shape)[rows], np.broadcast_to(y, shape)[rows]
             value[rows] = self._careful_log_prob(alpha, y)
         return value
 
@@ -231,7 +236,14 @@ class Dirichlet(Family):
         return np.where(S > _LARGEST, -np.inf, value)
 
     def log_prob(self, eta: Array, y: Array) -> Array:
-        return self._log_prob(self._terms(eta), np.log(y), y)
+        # what derivatives would need costs as much again
+        alpha, log_y, d = self._alpha(eta), np.log(y), eta.shape[-1]
+        ones = np.ones(d)
+        S = alpha @ ones
+        value = gammaln(S) - gammaln(alpha) @ ones + np.einsum("...j,...j->...", alpha, log_y)
+        value = value - (log_y @ ones + (d - 1) * math.log(self._total))
+        ordinary = (_ORDINARY[1] > S) & (alpha.min(axis=-1) > _ORDINARY[0] * S)
+        return self._with_careful_rows(value, ordinary, alpha, y)
 
     def u(self, eta: Array, y: Array) -> Array:
         t = self._terms(eta)

@@ -97,7 +97,7 @@ class Softplus:
     name = "softplus"
 
     def __call__(self, eta: Array) -> Array:
-        return SoftplusTerms(eta).value
+        return np.maximum(eta, 0.0) + np.log1p(np.exp(-np.abs(eta)))
 
     def with_slope(self, eta: Array) -> tuple[Array, Array]:
         terms = SoftplusTerms(eta)

@@ -1,0 +1,341 @@
+"""Log of the expected likelihood of each row, log E[p(y | eta)] for eta ~ N(mean, cov): predictive densities.
+
+With eta = mean + R e, R the Cholesky factor of cov, the integrand is p(y | mean + R e) N(e | 0, I). Likelihoods may be
+far narrower than the Gaussian, or level off within it, so the nodes are centred at the mode of the integrand and scaled
+by its curvature H there, and every row gets as many as it needs:
+
+* One latent: the trapezoidal rule in t, e = mode + sinh(t)/sqrt(H). Nodes are dense at the peak and still reach the
+  tails of the Gaussian, where likelihoods that level off keep their mass; the spacing in t alone decides the error.
+* Two or three: the ladder of product rules of `ggpm.families.special.adaptive`, climbed until two neighbours agree;
+  rows that do not settle are integrated direction by direction with the stretched rule.
+* More: sparse grids and quasi-random points from the same ladder; heavy-tailed points for rows that do not settle.
+
+R and the root of H are triangular factors: unique, so that no result depends on the choice of a basis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm.data.rows import BATCH_DOUBLES, batches
+from ggpm.families.base import Family
+from ggpm.families.special.adaptive import (
+    PRODUCT_MOST,
+    Levels,
+    Rows,
+    cholesky_root,
+    first_levels,
+    groups,
+    place,
+    raised,
+    sparse_levels,
+)
+from ggpm.families.special.quadrature import student_nodes
+from ggpm.families.special.stable import HALF_LOG_2PI
+
+Array = NDArray[np.float64]
+
+# Error of a log density at which a row is settled. A step of the ladder reduces the error ten times or more (measured
+# on all families with two and three latents), so that the next one is off by this share of the change.
+TOLERANCE, NEXT = 5e-7, 0.1
+WIDE, NEXT_OF_WIDE, CHANCE = 0.7, 0.5, 0.02
+MOST_NODES = {2: 2**11, 3: 2**12}  # of a row's product rules; above that direction by direction costs no more
+# Spacing in t of the stretched rule, at which Gaussian integrands are exact to 1e-10. Its error falls exponentially: a
+# rule that differs by SETTLED from the one of twice the spacing is itself off by about the square of that.
+SPACING, SETTLED = 0.2, 2e-5
+REACH = 9.0  # standard deviations of the Gaussian, beyond the mode and the mean, that the stretched rule covers
+HALVINGS = 8  # of that spacing at most
+NODES_STEP = 1.25  # rows whose numbers of nodes differ by less than this factor are integrated together
+# Newton steps towards the mode. It only centres the nodes: a row that stops early costs nodes, not digits.
+STEPS, ARRIVED = 60, 1e-3
+SHORTER = 0.25  # factor by which a step that leads down is shortened
+RESTART = 8  # steps after which rows that have not arrived are tried from their own best latent, too
+# With more than three latents: the error above which a sparse grid is given up, and the points that take its place.
+GRID_ERROR, STUDENT_LOG2 = 3e-4, 13
+CHUNK = 4096  # rows that are worked on at a time: what is kept of each is D x D
+
+
+def log_expected_prob(family: Family, mean: Array, cov: Array, y: Array) -> Array:
+    """log E[p(y | eta)] for eta ~ N(mean, cov), (n,): mean (n, D), cov (n, D, D), y encoded.
+
+    >>> from ggpm.families import Poisson
+    >>> one = np.ones((1, 1))
+    >>> log_expected_prob(Poisson(), 0 * one, 25.0 * one[None], np.array([1e7])).round(4)
+    array([-23.8277])
+    """
+    closed = family.predictive_log_prob(mean, cov, y)
+    if closed is not None:
+        return np.asarray(closed)
+    out = np.empty(len(mean))
+    D = mean.shape[1]
+    integrate = _nested if D == 1 else _by_ladder
+    for start in range(0, len(mean), CHUNK):
+        rows = slice(start, start + CHUNK)
+        one = Integrand(family, mean[rows], cholesky_root(cov[rows]), y[rows], np.zeros(len(mean[rows])))
+        out[rows] = integrate(_peaks(one))
+    return out
+
+
+@dataclass(frozen=True)
+class Integrand:
+    """log [p(y | mean + R e) exp(-|e|^2/2)] + constant for some rows, as a function of e, (n, d), R (n, D, d)."""
+
+    family: Family
+    mean: Array
+    R: Array
+    y: Array
+    constant: Array
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def of(self, rows: Rows | slice) -> Integrand:
+        """The same for some of the rows."""
+        return replace(self, mean=self.mean[rows], R=self.R[rows], y=self.y[rows], constant=self.constant[rows])
+
+    def eta(self, e: Array) -> Array:
+        """The latents at e, (..., n, D)."""
+        if e.shape[-1] == 1:
+            return self.mean + self.R[..., 0] * e
+        return self.mean + np.einsum("ijk,...ik->...ij", self.R, e)
+
+    def __call__(self, e: Array, eta: Array | None = None) -> Array:
+        """Values at e, (..., n); ``eta`` are the latents there, where they are at hand."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            value = self.family.log_prob(self.eta(e) if eta is None else eta, self.y)
+            value = value - 0.5 * np.square(e).sum(axis=-1)
+        return np.where(np.isfinite(value), value, -np.inf) + self.constant
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Integrands with their modes e (n, D), the values and the Cholesky factors of the curvatures there."""
+
+    integrand: Integrand
+    e: Array
+    value: Array
+    L: Array
+
+    def of(self, rows: Rows | slice) -> Peaks:
+        return Peaks(self.integrand.of(rows), self.e[rows], self.value[rows], self.L[rows])
+
+    def log_integral(self, levels: Levels) -> Array:
+        """log of the integral of f(e) (2 pi)^(-D/2) by the rules of these levels, e = mode + L^-T x."""
+        out = np.empty(len(self.e))
+        for rows, x, weights in groups(levels, self.e.shape[1]):
+            values = self._at(x, rows) + 0.5 * np.sum(x**2, axis=1)[:, None]
+            out[rows] = log_sum(values, weights)
+        return out - self._log_det
+
+    def student_integral(self) -> Array:
+        """The same by quasi-random points with heavy tails."""
+        x, log_weights = student_nodes(self.e.shape[1], STUDENT_LOG2)
+        out = np.empty(len(self.e))
+        for rows in batches(len(out), 4 * x.size):
+            out[rows] = log_sum(self._at(x, rows) + log_weights[:, None], np.ones(len(x)))
+        return out - self._log_det - self.e.shape[1] * HALF_LOG_2PI
+
+    def _at(self, x: Array, rows: Rows | slice) -> Array:
+        """log f at mode + L^-T x, (S, rows)."""
+        root, f = self._root[rows], self.integrand.of(rows)
+        return f(place(self.e[rows], root, x), place(f.eta(self.e[rows]), f.R @ root, x))
+
+    @cached_property
+    def _root(self) -> Array:
+        """L^-T."""
+        return np.linalg.inv(self.L).swapaxes(1, 2)
+
+    @property
+    def _log_det(self) -> Array:
+        return np.log(np.einsum("ijj->ij", self.L)).sum(axis=1)
+
+    @property
+    def spread(self) -> Array:
+        """Standard deviation of the latents along each direction of x, (n, D)."""
+        return np.sqrt(np.sum((self.integrand.R @ self._root) ** 2, axis=1))
+
+
+def log_sum(values: Array, weights: Array) -> Array:
+    """log sum_s w_s exp(values_s), (S, n) -> (n,); sparse grids have negative weights: nan where the sum is."""
+    top = values.max(axis=0)
+    top = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log(weights @ np.exp(values - top)) + top
+
+
+# ---- the mode ----------------------------------------------------------------------------------------------------
+
+
+def _peaks(f: Integrand) -> Peaks:
+    n, _, d = f.R.shape
+    e, value, L = np.zeros((n, d)), f(np.zeros((n, d))), np.tile(np.eye(d), (n, 1, 1))
+    if d == 1:
+        _begin_at_own(f, e, value, np.arange(n))
+    left = _climb(f, e, value, L, np.arange(n), RESTART)
+    if left.size:
+        _begin_at_own(f, e, value, left)
+        _climb(f, e, value, L, left, STEPS)
+    return Peaks(f, e, value, L)
+
+
+def _begin_at_own(f: Integrand, e: Array, value: Array, rows: Rows) -> None:
+    """Start from the latent that a row's own y asks for, where the integrand is higher there."""
+    own = f.of(rows)
+    target = np.nan_to_num(f.family.expansion(own.y)) - own.mean
+    if own.R.shape[2] == 1:
+        R = own.R[..., 0]
+        square = np.sum(R**2, axis=1)
+        start = (np.sum(R * target, axis=1) / np.where(square > 0, square, 1.0))[:, None]
+    else:
+        start = np.einsum("ijk,ik->ij", np.linalg.pinv(own.R), target)
+    there = own(start)
+    better = there > value[rows]
+    e[rows[better]], value[rows[better]] = start[better], there[better]
+
+
+def _climb(f: Integrand, e: Array, value: Array, L: Array, rows: Rows, steps: int) -> Rows:
+    """Damped Newton steps in place; the rows that have not arrived are returned."""
+    length = np.ones(len(e))
+    for _ in range(steps + 1):
+        part = f.of(rows)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            gradient, H = _derivatives(part, e[rows])
+        root = cholesky_root(H, least=1.0)
+        L[rows] = root
+        move = _solve(root, gradient)
+        far = np.einsum("ij,ij->i", move, gradient) > ARRIVED
+        rows, move = rows[far], move[far]
+        if rows.size == 0:
+            break
+        trial = e[rows] + length[rows, None] * move
+        new = f.of(rows)(trial)
+        better = new > value[rows]
+        e[rows[better]], value[rows[better]] = trial[better], new[better]
+        length[rows] = np.where(better, np.minimum(1.0, 2.0 * length[rows]), SHORTER * length[rows])
+    return rows
+
+
+def _derivatives(f: Integrand, e: Array) -> tuple[Array, Array]:
+    """Gradient and negative Hessian (Fisher's where the observed one is indefinite); zero and one where unknown."""
+    eta, d = f.eta(e), e.shape[1]
+    u, U = f.family.u_and_U(eta, f.y)
+    definite = U.semidefinite()
+    if not definite.all():
+        U = U.select(definite, f.family.U(eta, f.y, expected=True))
+    gradient = np.einsum("ikj,ik->ij", f.R, u) - e
+    H = f.R.swapaxes(1, 2) @ (U.dense() @ f.R)
+    known = np.isfinite(gradient).all(axis=1) & np.isfinite(H).all(axis=(1, 2))
+    gradient, H = np.where(known[:, None], gradient, 0.0), np.where(known[:, None, None], H, 0.0)
+    H[:, range(d), range(d)] += 1.0
+    return gradient, H
+
+
+def _solve(L: Array, b: Array) -> Array:
+    """``(L L^T)^-1 b`` row by row."""
+    if L.shape[-1] == 1:
+        return b / L[:, 0] ** 2
+    half = np.linalg.solve(L, b[..., None])
+    return np.linalg.solve(L.swapaxes(1, 2), half)[..., 0]
+
+
+# ---- rules -------------------------------------------------------------------------------------------------------
+
+
+def _line(
+    f: Integrand, log_value: Callable[[Integrand, Array], Array], centre: Array, width: Array, doubles: int = 8
+) -> Array:
+    """log of the integral of exp(log_value) / sqrt(2 pi) over one direction, for every row.
+
+    The trapezoidal rule in t, e = centre + width sinh(t), with its spacing halved for rows that are not settled;
+    ``doubles`` is the memory that a node takes.
+    """
+    reach = np.arcsinh((REACH + np.abs(centre)) / width)
+    # the Gaussian itself, |centre| away from the peak, must be resolved too: there de = |centre| dt
+    spacing = SPACING / np.maximum(1.0, 0.5 * np.abs(centre))
+    out, rows = np.empty(len(centre)), np.arange(len(centre))
+    for _ in range(HALVINGS + 1):
+        left = []
+        for group, half in _groups(reach[rows] / spacing[rows]):
+            tau = np.linspace(-1.0, 1.0, 2 * half + 1)[:, None]
+            for part in batches(group.size, doubles * half):
+                some = rows[group[part]]
+                t = reach[some] * tau
+                values = log_value(f.of(some), centre[some] + width[some] * np.sinh(t)) + np.log(np.cosh(t))
+                top = values.max(axis=0)
+                values = np.exp(values - top)
+                fine, coarse = values.sum(axis=0), 2.0 * values[half % 2 :: 2].sum(axis=0)
+                out[some] = top + np.log(fine * reach[some] * width[some] / half) - HALF_LOG_2PI
+                left.append(some[~(np.abs(fine - coarse) <= SETTLED * fine)])
+        rows = np.concatenate(left)
+        if rows.size == 0:
+            break
+        spacing[rows] *= 0.5
+    return out
+
+
+def _groups(count: Array) -> Iterator[tuple[Rows, int]]:
+    """Rows that need about as many nodes, and that number."""
+    level = np.ceil(np.log(np.maximum(count, 4.0)) / np.log(NODES_STEP)).astype(int)
+    for k in np.unique(level):
+        yield np.flatnonzero(level == k), int(np.ceil(NODES_STEP**k))
+
+
+def _by_ladder(peaks: Peaks) -> Array:
+    D, spread = peaks.e.shape[1], peaks.spread
+    products = D <= PRODUCT_MOST
+    levels = np.maximum(first_levels(spread), 2) if products else np.ones((len(spread), 1), dtype=np.intp)
+    out, rows = peaks.log_integral(levels - 1), np.arange(len(levels))
+    # wide integrands may come close by chance before they converge: there the change before counts, too
+    wide = (spread.max(axis=1) > WIDE) & products
+    before, share = np.where(wide, np.inf, 0.0), np.where(wide, NEXT_OF_WIDE, NEXT)
+    unsettled: list[Rows] = []
+    while rows.size:
+        finer = peaks.of(rows).log_integral(levels[rows])
+        change = np.abs(finer - out[rows])
+        error = share[rows] * np.maximum(change, CHANCE * before[rows])
+        out[rows], before[rows] = finer, change
+        rows, error = rows[~(error <= TOLERANCE)], error[~(error <= TOLERANCE)]
+        if products:
+            levels[rows], moved = raised(levels[rows], np.ones((rows.size, D)), 0.5, D, MOST_NODES[D])
+            unsettled.append(rows[~moved])
+        else:  # sparse grids converge too slowly for more, and points converge more slowly still
+            moved = levels[rows, 0] + 1 < len(sparse_levels(D))
+            levels[rows] += moved[:, None]
+            unsettled.append(rows[~moved & ~(error <= GRID_ERROR)])
+        rows = rows[moved]
+    left = np.concatenate([np.empty(0, dtype=np.intp), *unsettled])
+    if left.size:
+        hard = peaks.of(left)
+        out[left] = _nested(hard) if products else hard.student_integral()
+    return out
+
+
+def _nested(peaks: Peaks) -> Array:
+    """Integrals direction by direction, the widest outermost, each inner one with nodes of its own.
+
+    Likelihoods may have ridges, bent and of varying width: in every section across one, the inner integral is
+    centred and scaled anew.
+    """
+    d = peaks.e.shape[1]
+    if d == 1:
+        return _line(peaks.integrand, lambda f, e: f(e[..., None]), peaks.e[:, 0], 1.0 / peaks.L[:, 0, 0])
+    values, Q = np.linalg.eigh(peaks.L @ peaks.L.swapaxes(1, 2))  # rising: the first direction is the widest
+    f = replace(peaks.integrand, R=peaks.integrand.R @ Q)
+    e = np.einsum("ikj,ik->ij", Q, peaks.e)
+
+    def sections(g: Integrand, a: Array) -> Array:
+        S, k = a.shape
+        flat = a.ravel()
+        tiled = g.of(np.tile(np.arange(k), S))
+        inner = replace(
+            tiled, mean=tiled.mean + tiled.R[..., 0] * flat[:, None], R=tiled.R[..., 1:],
+            constant=tiled.constant - 0.5 * flat**2,
+        )  # fmt: skip
+        return _nested(_peaks(inner)).reshape(S, k)
+
+    return _line(f, sections, e[:, 0], 1.0 / np.sqrt(values[:, 0]), BATCH_DOUBLES >> 6)
