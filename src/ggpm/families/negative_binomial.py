@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betaincc, expit, log_expit, xlog1py, xlogy
+from scipy.special import betainc, expit, log_expit, xlog1py, xlogy
 
 from ggpm.families.base import Array, DispersedMean
 from ggpm.families.special.stable import (
@@ -93,8 +93,8 @@ class NegativeBinomial(DispersedMean):
     def cdf(self, eta: Array, y: Array) -> Array:
         """P(Y <= y | eta)."""
         k = np.floor(y)
-        t, _ = self._odds(self._link(eta[..., 0]))
-        return np.where(k < 0, 0.0, betaincc(np.maximum(k, 0.0) + 1.0, 1.0 / self.phi, t))
+        _, s = self._odds(self._link(eta[..., 0]))
+        return np.where(k < 0, 0.0, betainc(1.0 / self.phi, np.maximum(k, 0.0) + 1.0, s))
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         rate = self.moment(eta) * rng.gamma(1.0 / self.phi, self.phi, size=eta.shape[:-1])

@@ -120,6 +120,16 @@ class VonMises(Family):
         fit = -2.0 * kappa * np.sin(0.5 * (y - mu)) ** 2
         return fit - log_bessel(0.0, kappa) - math.log(high - low)
 
+    def natural(self, eta: Array) -> tuple[Array, Array]:
+        """theta = eta and b = log I_0(kappa)."""
+        kappa = np.hypot(eta[..., 0], eta[..., 1])
+        return eta, log_bessel(0.0, kappa) + kappa
+
+    def statistic(self, y: Array) -> tuple[Array, Array]:
+        """(cos y, sin y), and the logarithm of a uniform density."""
+        low, high = self._range()
+        return np.stack([np.cos(y), np.sin(y)], axis=-1), np.full(np.shape(y), -math.log(high - low))
+
     def u(self, eta: Array, y: Array) -> Array:
         kappa, mu, omega = self._polar(eta)
         delta = y - mu

@@ -21,7 +21,9 @@ from ggpm.families.base import Family
 from ggpm.families.special.quadrature import standard_normal_nodes
 from ggpm.families.support import Circle
 from ggpm.prediction.regions import log_density
-from ggpm.prediction.roots import integer_root, root
+from ggpm.prediction.angles import CircularTable, circular_tables
+from ggpm.prediction.line import Line, expect
+from ggpm.prediction.nodes import Rows
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
@@ -48,6 +50,9 @@ class Ordered:
         if normal is not None:
             mean, sd = normal
             return p.family.decode(ndtr((encoded - mean) / sd))
+        if p.family.latent_dim == 1:
+            line = self._line(p)
+            return expect(p.family, line.mean, line.sd, encoded, cdf)[0]
         return p._expect(lambda eta, rows: cdf(eta, encoded[rows]))
 
     def cdf_given_latent(self, p: Predictive) -> Callable[[Array, Array], Array]:
@@ -64,11 +69,16 @@ class Ordered:
 
     def pit(self, p: Predictive, y: Any, random_state: Any) -> Array:
         """Probability integral transform, randomised for whole numbers."""
-        upper = p.cdf(y)
         if not p.family.support.integer:
-            return upper
-        v = np.random.default_rng(random_state).uniform(size=upper.shape)
-        return upper - v * np.exp(p.log_prob(y))
+            return p.cdf(y)
+        encoded = p._encode(y)
+        before, upto = self._steps(p, encoded)
+        return before + np.random.default_rng(random_state).uniform(size=upto.shape) * (upto - before)
+
+    def _steps(self, p: Predictive, encoded: Array) -> tuple[Array, Array]:
+        """P(Y < y) and P(Y <= y) of whole numbers."""
+        self.cdf_given_latent(p)
+        return self._line(p).steps(slice(None), encoded)
 
     def quantile(self, p: Predictive, q: float) -> Array:
         """The q-quantile, as the user has it."""
@@ -76,32 +86,13 @@ class Ordered:
         if normal is not None:
             mean, sd = normal
             return p.family.decode(mean + sd * ndtri(q))
-        return p.family.decode(self._solve(p, q, self._middle(p)))
+        self.cdf_given_latent(p)
+        return p.family.decode(self._line(p).quantile(q))
 
     @staticmethod
-    def _middle(p: Predictive) -> Array:
-        """A y in the middle, encoded: the point is in the user's unit where the two differ.
-
-        At the mean of the latent, whose image is finite where the average over a wide latent is not.
-        """
-        with np.errstate(over="ignore"):
-            moment = p.family.moment(p.latent_mean, p.trials)
-        point = p.family.point(moment)
-        return moment if moment.shape == point.shape else point
-
-    def _solve(self, p: Predictive, q: float, near: Array) -> Array:
-        """Encoded quantiles by root search, from values that are near them."""
-        cdf, support, out = self.cdf_given_latent(p), p.family.support, np.empty_like(near)
-        nodes, weights = standard_normal_nodes(p.latent_mean.shape[1], coarse=True)
-        for rows in batches(len(p), nodes.size * max(1, near[0].size) * 4):
-            eta = p._place(nodes, rows)
-
-            def excess(y: Array, eta: Array = eta) -> Array:
-                with np.errstate(over="ignore", divide="ignore"):  # a mean beyond the floats lies beyond every y
-                    return np.tensordot(weights, cdf(eta, y), axes=1) - q
-
-            out[rows] = integer_root(excess, near[rows]) if support.integer else root(excess, near[rows], support)
-        return out
+    def _line(p: Predictive) -> Line:
+        """The distribution of one number given one latent."""
+        return Line(p.family, p.latent_mean[:, 0], np.sqrt(np.maximum(p.latent_cov[:, 0, 0], 0.0)))
 
     # ---- regions -------------------------------------------------------------------------------------------------
     def interval(self, p: Predictive, level: float) -> NDArray:
@@ -212,7 +203,17 @@ class Angles(Ordered):
 
     def cdf(self, p: Predictive, encoded: Array) -> Array:
         start = p.family.encode(np.full(len(p), p.family.decode_start()))
-        return p._circle.between(*(self.circle(p).to_radians(y) for y in (start, encoded)))
+        first, last = (self.circle(p).to_radians(y) for y in (start, encoded))
+        return self._from_tables(p, lambda table, rows: table.between(first[rows], last[rows]))
+
+    @staticmethod
+    def _from_tables(p: Predictive, answer: Callable[[CircularTable, Rows], Array]) -> Array:
+        """Answers of tables that are made for some rows at a time and forgotten."""
+        found = [(rows, answer(table, rows)) for rows, table in circular_tables(p)]
+        out = np.empty((len(p), *found[0][1].shape[1:]))
+        for rows, values in found:
+            out[rows] = values
+        return out
 
     @staticmethod
     def circle(p: Predictive) -> Circle:
@@ -220,14 +221,18 @@ class Angles(Ordered):
         return cast(Circle, p.family.support)
 
     def pit(self, p: Predictive, y: Any, random_state: Any) -> Array:
-        return p._circle.cdf(self.circle(p).to_radians(p.family.encode(y)))
+        angle = self.circle(p).to_radians(p.family.encode(y))
+        return self._from_tables(p, lambda table, rows: table.cdf(angle[rows]))
 
     def quantile(self, p: Predictive, q: float) -> Array:
         raise self._no_order(p)
 
     def interval(self, p: Predictive, level: float) -> NDArray:
-        arcs = self.circle(p).from_radians(p._circle.shortest_arc(level))
-        return self.circle(p).wrap(p.family.decode(arcs))
+        return self.circle(p).wrap(p.family.decode(self.circle(p).from_radians(self._arcs(p, level))))
+
+    def _arcs(self, p: Predictive, level: float) -> Array:
+        """Shortest arcs in radians, end >= start."""
+        return self._from_tables(p, lambda table, rows: table.shortest_arc(level))
 
     def transforms(self, p: Predictive, y: Any, encoded: Array, random_state: Any) -> tuple[Array, Array]:
         return p.pit(y), np.empty(0)
@@ -236,7 +241,7 @@ class Angles(Ordered):
         return np.abs(2.0 * p.pit(y) - 1.0)
 
     def inside(self, p: Predictive, encoded: Array, depth: Array, level: float) -> NDArray[np.bool_]:
-        arcs = p._circle.shortest_arc(float(level))
+        arcs = self._arcs(p, float(level))
         angle = self.circle(p).to_radians(encoded.ravel())
         return np.mod(angle - arcs[:, 0], 2 * np.pi) <= arcs[:, 1] - arcs[:, 0]
 
