@@ -40,6 +40,7 @@ OPTIONAL = (
     "predictive_normal",
     "cdf",
     "natural",
+    "part_log_prob",
 )
 """Closed forms that a family may give; each is a method of `Family` that answers None, and `Family.has` tells which
 ones a class overrides. What uses them has a general way for the rest, and tests compare the two."""
@@ -311,6 +312,14 @@ class Family(BaseEstimator, ABC):
 
     def statistic(self, y: Array) -> Any:
         """T(y) (..., q) and log h(y) (...) of encoded y, beside `natural`."""
+        return None
+
+    def part_log_prob(self, eta: Array, z: Array) -> Any:
+        """Log density of every part alone at every node: eta (n, S, D) and z (n, G, d) give (n, d, S, G).
+
+        z is the logit of the part's place between the bounds of the support, and the density is per unit of z, so that
+        parts next to a bound keep their digits; None if there is no such form.
+        """
         return None
 
 

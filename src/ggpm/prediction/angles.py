@@ -190,8 +190,9 @@ def circular_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
     >>> [table.cdf(np.array([0.0])).round(12) for _, table in circular_tables(one)]
     [array([0.5])]
     """
-    width = np.sqrt(1.0 + np.linalg.norm(p.latent_mean, axis=1))
-    for rows, eta, weights in latent_nodes(p.latent_mean, p.cholesky(), width, 2 * SIZES[0]):
+    # of angles about 1/kappa across, and less than that along the mean, where nodes serve whose direction is another one
+    U = np.eye(2) / (1.0 + np.linalg.norm(p.latent_mean, axis=1))[:, None, None]
+    for rows, eta, weights in latent_nodes(p.latent_mean, p.cholesky(), U, 2 * SIZES[0]):
         moment = np.einsum("ks,ksj->kj", np.broadcast_to(weights, eta.shape[:2]), p.family.moment(eta))
         centre, length = np.arctan2(moment[:, 1], moment[:, 0]), np.hypot(moment[:, 0], moment[:, 1])
         # tan(half the spread), from E[1 - cos] = 1 - length; 1 leaves the grid even. Somewhat wider than the density.

@@ -23,7 +23,8 @@ from ggpm.families.support import Circle
 from ggpm.prediction.regions import log_density
 from ggpm.prediction.angles import CircularTable, circular_tables
 from ggpm.prediction.line import Line, expect
-from ggpm.prediction.nodes import Rows
+from ggpm.prediction.nodes import Rows, gather
+from ggpm.prediction.parts import PartTable, part_tables
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
@@ -53,7 +54,14 @@ class Ordered:
         if p.family.latent_dim == 1:
             line = self._line(p)
             return expect(p.family, line.mean, line.sd, encoded, cdf)[0]
+        if p.family.has("part_log_prob"):
+            return self._from_parts(p, lambda table, rows: table.cdf(encoded[rows]))
         return p._expect(lambda eta, rows: cdf(eta, encoded[rows]))
+
+    @staticmethod
+    def _from_parts(p: Predictive, answer: Callable[[PartTable, Rows], Array]) -> Array:
+        """Answers (k, d, ...) of tables that are made for some rows at a time and forgotten."""
+        return gather(len(p), ((rows, answer(table, rows)) for rows, table in part_tables(p)))
 
     def cdf_given_latent(self, p: Predictive) -> Callable[[Array, Array], Array]:
         """Return the family's cdf, or raise ValueError that says what to ask instead."""
@@ -86,6 +94,8 @@ class Ordered:
         if normal is not None:
             mean, sd = normal
             return p.family.decode(mean + sd * ndtri(q))
+        if p.family.has("part_log_prob"):
+            return p.family.decode(self._from_parts(p, lambda table, rows: table.quantile(q)))
         self.cdf_given_latent(p)
         return p.family.decode(self._line(p).quantile(q))
 
@@ -98,6 +108,9 @@ class Ordered:
     def interval(self, p: Predictive, level: float) -> NDArray:
         """Credible region of the level."""
         tails = (1 - level) / 2, (1 + level) / 2
+        if p.family.has("part_log_prob"):
+            both = lambda table, rows: np.stack([table.quantile(t) for t in tails], axis=-1)  # noqa: E731
+            return p.family.decode(self._from_parts(p, both))
         if p.family.has("cdf"):
             return np.stack([p.quantile(t) for t in tails], axis=-1)
         return self._interval_of_draws(p, tails)
@@ -209,11 +222,7 @@ class Angles(Ordered):
     @staticmethod
     def _from_tables(p: Predictive, answer: Callable[[CircularTable, Rows], Array]) -> Array:
         """Answers of tables that are made for some rows at a time and forgotten."""
-        found = [(rows, answer(table, rows)) for rows, table in circular_tables(p)]
-        out = np.empty((len(p), *found[0][1].shape[1:]))
-        for rows, values in found:
-            out[rows] = values
-        return out
+        return gather(len(p), ((rows, answer(table, rows)) for rows, table in circular_tables(p)))
 
     @staticmethod
     def circle(p: Predictive) -> Circle:
