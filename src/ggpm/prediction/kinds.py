@@ -10,6 +10,7 @@ kind of output is a support with a new ``kind``, a subclass of `Ordered` with th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -18,10 +19,11 @@ from scipy.special import ndtr, ndtri
 
 from ggpm.data.rows import batches
 from ggpm.families.base import Family
-from ggpm.families.special.quadrature import standard_normal_nodes
 from ggpm.families.support import Circle
-from ggpm.prediction.regions import log_density
+from ggpm.prediction.regions import interior, log_density
+from ggpm.families.multinomial import Multinomial
 from ggpm.prediction.angles import CircularTable, circular_tables
+from ggpm.prediction.categories import MOST_SOFTMAX, category_quantile
 from ggpm.prediction.line import Line, expect
 from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.parts import PartTable, part_tables
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-INTERVAL_DRAWS = 4096  # draws behind intervals that have no closed form: 0.5 % standard error of a level of 0.9
+INTERVAL_DRAWS = 4096  # draws behind intervals of entries of matrices, of counts in many categories, of users' vectors
 SCORE_DRAWS = 500  # draws behind scores and depths without a closed form, fixed seed: 2 % standard error of a depth
 
 
@@ -117,7 +119,10 @@ class Ordered:
 
     @staticmethod
     def _interval_of_draws(p: Predictive, tails: tuple[float, float]) -> Array:
-        return np.moveaxis(np.quantile(p.sample(INTERVAL_DRAWS, 0), tails, axis=0), 0, -1)
+        """From draws with a fixed seed: the probability below an end is off by 0.3 % (one standard error at 5 %)."""
+        per_row = INTERVAL_DRAWS * 4 * p.latent_mean.shape[1]
+        parts = [np.quantile(p.rows(rows).sample(INTERVAL_DRAWS, 0), tails, axis=0) for rows in batches(len(p), per_row)]
+        return np.moveaxis(np.concatenate(parts, axis=1), 0, -1)
 
     def transforms(self, p: Predictive, y: Any, encoded: Array, random_state: Any) -> tuple[Array, Array]:
         """PIT, and the level of the smallest region that holds y: per entry where there is a cdf."""
@@ -140,7 +145,7 @@ class Ordered:
 
     def density_depth(self, p: Predictive, encoded: Array, random_state: Any) -> Array:
         """Probability of what is more probable than y, randomised between equals; by draws."""
-        draws = np.stack([p.family.encode(d) for d in p.sample(SCORE_DRAWS, 0)])
+        draws = np.stack([p.family.encode(interior(p.family, d)) for d in p.sample(SCORE_DRAWS, 0)])
         own, others = log_density(p, encoded[None]), log_density(p, draws)
         above, equal = np.mean(others > own, axis=0), np.mean(others == own, axis=0)
         if not p.family.support.integer:  # y is as good as one more draw
@@ -180,19 +185,26 @@ class Ordered:
 class Shares(Ordered):
     """Counts out of a number of trials. Their region is that of the counts, for the trials given, or for one."""
 
+    def _steps(self, p: Predictive, encoded: Array) -> tuple[Array, Array]:
+        self.cdf_given_latent(p)
+        return replace(self._line(p), trials=encoded.sum(axis=1)).steps(slice(None), encoded[:, 0])
+
     def quantile(self, p: Predictive, q: float) -> Array:
-        cdf, trials = self.cdf_given_latent(p), np.ones(len(p)) if p.trials is None else p.trials
-        nodes, weights = standard_normal_nodes(1, coarse=True)
-        eta = p._place(nodes, slice(None))
+        self.cdf_given_latent(p)
+        return replace(self._line(p), trials=self._trials(p)).quantile(q)
 
-        def excess(k: Array) -> Array:
-            k = np.minimum(k, trials)
-            return np.tensordot(weights, cdf(eta, np.stack([k, trials - k], axis=-1)), axes=1) - q
-
-        return integer_root(excess, np.zeros(len(p)))
+    @staticmethod
+    def _trials(p: Predictive) -> Array:
+        return np.ones(len(p)) if p.trials is None else np.asarray(p.trials, dtype=float)
 
     def interval(self, p: Predictive, level: float) -> NDArray:
-        return self._interval_of_draws(p, ((1 - level) / 2, (1 + level) / 2))
+        tails, trials = ((1 - level) / 2, (1 + level) / 2), self._trials(p)
+        if p.family.has("cdf"):  # of successes; failures are the other trials
+            successes = np.stack([self.quantile(p, t) for t in tails], axis=-1)
+            return np.stack([successes, trials[:, None] - successes[:, ::-1]], axis=1)
+        if p.family.latent_dim <= MOST_SOFTMAX and isinstance(p.family, Multinomial):
+            return np.stack([category_quantile(p, trials, t) for t in tails], axis=-1)
+        return self._interval_of_draws(p, tails)
 
     @staticmethod
     def _one_number(encoded: Array) -> bool:
@@ -268,7 +280,8 @@ class Classes(Ordered):
     instead = "probabilities()"
 
     def quantile(self, p: Predictive, q: float) -> Array:
-        return self._solve(p, q, np.zeros(len(p)))
+        self.cdf_given_latent(p)
+        return self._line(p).quantile(q)
 
     def interval(self, p: Predictive, level: float) -> NDArray:
         probabilities = p.probabilities()

@@ -82,6 +82,16 @@ class Predictive:
     def __len__(self) -> int:
         return len(self.latent_mean)
 
+    def rows(self, rows: Any) -> Predictive:
+        """The predictive distributions of some rows: a slice, a mask or indices.
+
+        >>> from ggpm.families import Poisson
+        >>> Predictive(Poisson(), np.zeros((3, 1)), np.ones((3, 1, 1))).rows(slice(0, 2))
+        Predictive(Poisson(), 2 rows)
+        """
+        trials = None if self.trials is None else self.trials[rows]
+        return Predictive(self.family, self.latent_mean[rows], self.latent_cov[rows], trials, self.classes)
+
     def __repr__(self) -> str:
         return f"Predictive({self.family!r}, {len(self)} rows)"
 
