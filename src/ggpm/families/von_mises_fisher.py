@@ -6,11 +6,11 @@ import math
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import gammaln
+from scipy.special import betaln, gammaln
 
 from ggpm.families.base import Array, Family
 from ggpm.families.curvature import Marginals, RankOne
-from ggpm.families.special import bessel_ratio, log_bessel
+from ggpm.families.special import bessel_ratio, log_bessel, sum_of_others
 from ggpm.families.support import Sphere, Support
 
 
@@ -57,6 +57,34 @@ class VonMisesFisher(Family):
         kappa = np.linalg.norm(eta, axis=-1)
         safe = np.where(kappa > 0, kappa, 1.0)[..., None]
         return d / 2 - 1, kappa, np.where(kappa[..., None] > 0, eta / safe, np.eye(d)[0])
+
+    def natural(self, eta: Array) -> tuple[Array, Array]:
+        """theta = eta and b = log of Gamma(d/2) (2/kappa)^nu I_nu(kappa), nu = d/2 - 1."""
+        order, kappa, _ = self._polar(eta)
+        return eta, log_bessel(order, kappa) + kappa
+
+    def statistic(self, y: Array) -> tuple[Array, Array]:
+        """y, and the logarithm of a uniform density."""
+        return y, np.full(y.shape[:-1], self.log_prob(np.zeros(y.shape[-1]), np.eye(y.shape[-1])[0]))
+
+    def part_log_prob(self, eta: Array, z: Array) -> Array:
+        """Log densities of z = 2 artanh(y_j) at every node.
+
+        With a = eta_j, b the length of the other entries and s = sqrt(1 - y_j²), integrating over the other entries of y
+        leaves exp(a y_j) s^(d-3) I(b s) up to a factor, I the function of `log_bessel` of order (d - 3)/2.
+        """
+        d = eta.shape[-1]
+        order, kappa, _ = self._polar(eta)
+        y, s = np.tanh(0.5 * z).swapaxes(1, 2)[:, :, None], (1.0 / np.cosh(0.5 * z)).swapaxes(1, 2)[:, :, None]
+        own = eta.swapaxes(1, 2)  # (n, d, S)
+        others = np.sqrt(sum_of_others(eta**2)).swapaxes(1, 2)
+        across = others[..., None] * s
+        bessel = np.log1p(np.exp(-2.0 * across)) - math.log(2.0) if d == 2 else log_bessel((d - 3) / 2, across)
+        log_volume = (d - 1) * np.log(s) - math.log(2.0) - betaln(0.5, (d - 1) / 2)  # dy/dz = s²/2
+        # a y + b s - kappa is never positive: nothing of the size of kappa is left where the density is
+        return bessel + log_volume + ((own[..., None] * y + across) - kappa[:, None, :, None]) - log_bessel(
+            order, kappa
+        )[:, None, :, None]
 
     def log_prob(self, eta: Array, y: Array) -> Array:
         order, kappa, omega = self._polar(eta)

@@ -96,9 +96,9 @@ class Ordered:
         if normal is not None:
             mean, sd = normal
             return p.family.decode(mean + sd * ndtri(q))
+        self.cdf_given_latent(p)
         if p.family.has("part_log_prob"):
             return p.family.decode(self._from_parts(p, lambda table, rows: table.quantile(q)))
-        self.cdf_given_latent(p)
         return p.family.decode(self._line(p).quantile(q))
 
     @staticmethod

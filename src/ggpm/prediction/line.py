@@ -50,6 +50,7 @@ MIDDLE = (0.05, 0.95)
 # standard deviation and in the logarithm of the trials.
 SURFACE_MEAN, SURFACE_SD, SURFACE_TRIALS = 12, 7, 6
 SURFACE_MOST = 48
+THRESHOLD_POINTS = 129  # of a density whose highest part is looked for
 
 
 
@@ -187,36 +188,53 @@ class Line:
 
         From a surface that the rows share if they are many, else from the mean of the latent, where y is in the middle.
         """
-        axes = [(self.mean, min(SURFACE_MOST, SURFACE_MEAN + int(np.ptp(self.mean)))), (self.sd, SURFACE_SD)]
-        if self.trials is not None:
-            axes.append((np.log(self.trials), SURFACE_TRIALS))
-        axes = [(x, size if np.ptp(x) > 0 else 1) for x, size in axes]
-        if 3 * np.prod([size for _, size in axes]) < len(self):
-            return self._surface(q, axes)
-        with np.errstate(over="ignore"):
-            middle = np.minimum(self.family.moment(self.mean[:, None], self.trials), np.finfo(float).max)
-        return (middle, None) if self.family.support.integer else (self.coordinate.clipped(middle), None)
-
-    def _surface(self, q: float, axes: list[tuple[Array, int]]) -> tuple[Array, Array | None]:
-        """A Chebyshev series through the quantiles at the nodes of a grid, at every row."""
-        sizes = [size for _, size in axes]
-        nodes = [_spread(x, chebyshev.chebpts1(size)) for x, size in axes]
-        places = [g.ravel() for g in np.meshgrid(*nodes, indexing="ij")]
-        at = replace(self, mean=places[0], sd=places[1], trials=np.exp(places[2]) if len(places) > 2 else None)
-        units = [_unit(x) for x, _ in axes]
+        surface = self._surface()
+        if surface is None:
+            with np.errstate(over="ignore"):
+                middle = np.minimum(self.family.moment(self.mean[:, None], self.trials), np.finfo(float).max)
+            return (middle, None) if self.family.support.integer else (self.coordinate.clipped(middle), None)
+        at, interpolated = surface
         if not self.family.support.integer:
             z = roots(at.cdf_and_slope, q, at._start(q)[0], self.coordinate)
             slope = at.cdf_and_slope(slice(None), self.coordinate.back(z))[1]
             with np.errstate(divide="ignore"):
-                tables = [_interpolated(v, sizes, units) for v in (z, np.log(slope))]
-            return tables[0], np.exp(tables[1])
-        at = at if at.trials is None else replace(at, trials=np.maximum(1.0, np.round(at.trials)))
+                return interpolated(z), np.exp(interpolated(np.log(slope)))
         k = at.quantile(q)
         before, upto = at.steps(slice(None), k)
         # where the straight line between the steps passes q, from -1 on
         with np.errstate(divide="ignore", invalid="ignore"):
             crossing = k - np.clip(np.nan_to_num((upto - q) / (upto - before)), 0.0, 1.0)
-        return np.exp(_interpolated(np.log(crossing + 1.5), sizes, units)) - 1.5, None
+        return np.exp(interpolated(np.log(crossing + 1.5))) - 1.5, None
+
+    def log_threshold(self, level: float) -> Array:
+        """Log density of continuous y on the border of the smallest region of the level, to 1e-3."""
+        surface = self._surface()
+        if surface is not None:
+            at, interpolated = surface
+            return interpolated(at.log_threshold(level))
+        low, high = (self.coordinate.there(self.quantile(q)) for q in (1e-5, 1.0 - 1e-5))
+        z = low + (high - low) * np.linspace(0.0, 1.0, THRESHOLD_POINTS)[:, None]
+        y = self.coordinate.back(z)
+        density = np.stack([self.cdf_and_slope(slice(None), v)[1] for v in y])
+        with np.errstate(divide="ignore"):
+            log_p = np.log(density) - np.log(self.coordinate.slope(y))
+        order = np.argsort(-log_p, axis=0)
+        mass = np.cumsum(np.take_along_axis(density, order, axis=0), axis=0)
+        falling = np.take_along_axis(log_p, order, axis=0)
+        return np.array([np.interp(level * m[-1], m, p) for m, p in zip(mass.T, falling.T, strict=True)])
+
+    def _surface(self) -> tuple[Line, Callable[[Array], Array]] | None:
+        """A few rows on a grid, and what carries values at them to all rows by a Chebyshev series; None for few rows."""
+        axes = [(self.mean, min(SURFACE_MOST, SURFACE_MEAN + int(np.ptp(self.mean)))), (self.sd, SURFACE_SD)]
+        if self.trials is not None:
+            axes.append((np.log(self.trials), SURFACE_TRIALS))
+        axes = [(x, size if np.ptp(x) > 0 else 1) for x, size in axes]
+        sizes, units = [size for _, size in axes], [_unit(x) for x, _ in axes]
+        if 3 * np.prod(sizes) >= len(self):
+            return None
+        places = [g.ravel() for g in np.meshgrid(*(_spread(x, chebyshev.chebpts1(n)) for x, n in axes), indexing="ij")]
+        trials = np.maximum(1.0, np.round(np.exp(places[2]))) if len(places) > 2 else None
+        return replace(self, mean=places[0], sd=places[1], trials=trials), lambda v: _interpolated(v, sizes, units)
 
 
 def _unit(x: Array) -> Array:

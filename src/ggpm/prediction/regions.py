@@ -13,7 +13,7 @@ from ggpm.data.rows import batches
 from ggpm.families.base import Family
 from ggpm.families.support import Circle
 from ggpm.prediction.angles import circular_tables
-from ggpm.prediction.line import expect
+from ggpm.prediction.line import Line, expect
 from ggpm.prediction.nodes import gather, latent_nodes, log_densities
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
 
     The threshold is the (1 - level)-quantile of the density at ``n_draws`` of its own draws with a fixed seed (Hyndman
     1996): the region's probability is within ``sqrt(level (1 - level) / n_draws)`` (one standard error) of the level. Those
-    of angles come from a table of the density, without draws.
+    of angles and of numbers with one latent come from tables of the density, without draws.
 
     >>> from ggpm.families import Dirichlet
     >>> from ggpm.prediction.predictive import Predictive
@@ -66,6 +66,9 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
         tables = ((rows, table.threshold(level)) for rows, table in circular_tables(predictive))
         threshold = gather(len(predictive), tables) + _log_radians(predictive)
         return HighestDensityRegion(predictive, level, threshold)
+    if predictive.latent_mean.shape[1] == 1 and family.has("cdf") and not family.has("predictive_log_prob"):
+        line = Line(family, predictive.latent_mean[:, 0], np.sqrt(np.maximum(predictive.latent_cov[:, 0, 0], 0.0)))
+        return HighestDensityRegion(predictive, level, line.log_threshold(level))
     threshold = np.empty(len(predictive))
     for rows in batches(len(predictive), 4 * n_draws * predictive.latent_mean.shape[1]):
         some = predictive.rows(rows)
