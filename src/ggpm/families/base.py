@@ -39,6 +39,8 @@ OPTIONAL = (
     "predictive_log_prob",
     "predictive_normal",
     "cdf",
+    "natural",
+    "part_log_prob",
 )
 """Closed forms that a family may give; each is a method of `Family` that answers None, and `Family.has` tells which
 ones a class overrides. What uses them has a general way for the rest, and tests compare the two."""
@@ -298,6 +300,26 @@ class Family(BaseEstimator, ABC):
 
     def cdf(self, eta: Array, y: Array) -> Any:
         """P(Y <= y | eta) for encoded y, (...), or of every part, (..., d); None if y has no order or no such form."""
+        return None
+
+    def natural(self, eta: Array) -> Any:
+        """theta (..., q) and b (...) of log p = theta . T(y) - b + log h(y), `statistic` giving the rest; else None.
+
+        For densities at many nodes and many y at once, where the product over both is one of matrices. Digits may be lost
+        that `log_prob` keeps: as many as theta . T(y) has before the point.
+        """
+        return None
+
+    def statistic(self, y: Array) -> Any:
+        """T(y) (..., q) and log h(y) (...) of encoded y, beside `natural`."""
+        return None
+
+    def part_log_prob(self, eta: Array, z: Array) -> Any:
+        """Log density of every part alone at every node: eta (n, S, D) and z (n, G, d) give (n, d, S, G).
+
+        z is the logit of the part's place between the bounds of the support, and the density is per unit of z, so that
+        parts next to a bound keep their digits; None if there is no such form.
+        """
         return None
 
 

@@ -77,6 +77,16 @@ class Directions(Family):
         delta, half = polar.delta(self.direction(y))
         return self._log_prob(polar, half), self._u(polar, delta, half)
 
+    def natural(self, eta: Array) -> tuple[Array, Array]:
+        """theta = eta and b = log of Gamma(nu + 1) (2/kappa)^nu I_nu(kappa), nu = d/2 - 1."""
+        kappa = length(eta)
+        return eta, BesselRatio(eta.shape[-1] / 2 - 1, kappa).log + kappa
+
+    def statistic(self, y: Array) -> tuple[Array, Array]:
+        """T(y), and the logarithm of a uniform density."""
+        T = self.direction(y)
+        return T, np.full(T.shape[:-1], -self.log_whole(T.shape[-1]))
+
     @staticmethod
     def _U(polar: _Polar) -> RankOne:
         c1, rho = polar.bessel.c1, polar.bessel.rho

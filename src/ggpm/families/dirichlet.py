@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, gammaln
+from scipy.special import betainc, gammaln, log_expit
 
 from ggpm.data.checks import as_numbers, check_positive
 from ggpm.data.text import Hint, Message
@@ -329,6 +329,25 @@ class Dirichlet(Family):
         cov = -m[..., :, None] * m[..., None, :]
         np.einsum("...jj->...j", cov)[...] = m * (sum_of_others(alpha) / S)
         return cov / (1.0 + S[..., None])
+
+    def natural(self, eta: Array) -> tuple[Array, Array]:
+        """theta = alpha and b = sum_j log Gamma(alpha_j) - log Gamma(S)."""
+        alpha = self._alpha(eta)
+        return alpha, gammaln(alpha).sum(axis=-1) - gammaln(alpha.sum(axis=-1))
+
+    def statistic(self, y: Array) -> tuple[Array, Array]:
+        """log y, and -sum_j log y_j per unit of the total."""
+        log_y = np.log(y)
+        return log_y, -log_y.sum(axis=-1) - (y.shape[-1] - 1) * math.log(self._total)
+
+    def part_log_prob(self, eta: Array, z: Array) -> Array:
+        """Log densities of the logits of the parts, which are beta variables, at every node."""
+        alpha = self._alpha(eta)
+        own, others = alpha.swapaxes(1, 2), sum_of_others(alpha).swapaxes(1, 2)  # (n, d, S)
+        log_B = gammaln(own) + gammaln(others) - gammaln(alpha.sum(axis=-1))[:, None]
+        # log y, log(1 - y), and a column for what does not depend on y
+        T = np.stack([log_expit(z), log_expit(-z), np.full_like(z, -1.0)], axis=-1)
+        return np.matmul(np.stack([own, others, log_B], axis=-1), T.transpose(0, 2, 3, 1))
 
     def cdf(self, eta: Array, y: Array) -> Array:
         """P(Y_j <= y_j | eta) for every part, (..., d)."""

@@ -437,6 +437,8 @@ class Sphere(Support):
     """
 
     row_ndim = 1
+    low = -1.0
+    high = 1.0
     kind = "directions"
     columns: int | None = None
     atol: float = 1e-6

@@ -6,9 +6,11 @@ import math
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import betaln
 
 from ggpm.families.base import Array
 from ggpm.families.directions import Directions
+from ggpm.families.special import BesselRatio, length, sum_of_others
 from ggpm.families.support import Sphere, Support
 
 
@@ -54,6 +56,23 @@ class VonMisesFisher(Directions):
 
     def log_whole(self, d: int) -> float:
         return math.log(2.0) + 0.5 * d * math.log(math.pi) - math.lgamma(0.5 * d)  # area of the sphere
+
+    def part_log_prob(self, eta: Array, z: Array) -> Array:
+        """Log densities of z = 2 artanh(y_j) at every node.
+
+        With a = eta_j, b the length of the other entries and s = sqrt(1 - y_j²), integrating over the other entries of y
+        leaves exp(a y_j) s^(d-3) I(b s) up to a factor, I the function `BesselRatio.log` is of, of order (d - 3)/2.
+        """
+        d = eta.shape[-1]
+        kappa = length(eta)
+        y, s = np.tanh(0.5 * z).swapaxes(1, 2)[:, :, None], (1.0 / np.cosh(0.5 * z)).swapaxes(1, 2)[:, :, None]
+        own = eta.swapaxes(1, 2)  # (n, d, S)
+        across = np.sqrt(sum_of_others(eta**2)).swapaxes(1, 2)[..., None] * s
+        bessel = np.log1p(np.exp(-2.0 * across)) - math.log(2.0) if d == 2 else BesselRatio((d - 3) / 2, across).log
+        log_volume = (d - 1) * np.log(s) - math.log(2.0) - betaln(0.5, (d - 1) / 2)  # dy/dz = s²/2
+        # a y + b s - kappa is never positive: nothing of the size of kappa is left where the density is
+        fit = (own[..., None] * y + across) - kappa[:, None, :, None]
+        return bessel + log_volume + fit - BesselRatio(d / 2 - 1, kappa).log[:, None, :, None]
 
     # ---- in the space of y -------------------------------------------------------------------------------
     def spread(self, eta: Array, trials: Array | None = None) -> Array:

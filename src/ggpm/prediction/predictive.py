@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -16,7 +15,8 @@ from ggpm.data.rows import batches
 from ggpm.families.base import Family
 from ggpm.families.special.quadrature import centred_nodes, square_root, standard_normal_nodes
 from ggpm.prediction.kinds import Ordered, kind_of
-from ggpm.prediction.regions import CircularGrid, HighestDensityRegion, circular_grid, highest_density
+from ggpm.prediction.nodes import semidefinite_cholesky
+from ggpm.prediction.regions import HighestDensityRegion, highest_density
 
 __all__ = ["Predictive"]
 
@@ -75,12 +75,22 @@ class Predictive:
     def _kind(self) -> Ordered:
         return kind_of(self.family)
 
-    @cached_property
-    def _circle(self) -> CircularGrid:
-        return circular_grid(self)
+    def cholesky(self) -> Array:
+        """Lower Cholesky factors of the latent's covariances, (m, D, D); columns of directions without variance are zero."""
+        return semidefinite_cholesky(self.latent_cov)
 
     def __len__(self) -> int:
         return len(self.latent_mean)
+
+    def rows(self, rows: Any) -> Predictive:
+        """The predictive distributions of some rows: a slice, a mask or indices.
+
+        >>> from ggpm.families import Poisson
+        >>> Predictive(Poisson(), np.zeros((3, 1)), np.ones((3, 1, 1))).rows(slice(0, 2))
+        Predictive(Poisson(), 2 rows)
+        """
+        trials = None if self.trials is None else self.trials[rows]
+        return Predictive(self.family, self.latent_mean[rows], self.latent_cov[rows], trials, self.classes)
 
     def __repr__(self) -> str:
         return f"Predictive({self.family!r}, {len(self)} rows)"

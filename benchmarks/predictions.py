@@ -1,0 +1,126 @@
+"""Predictions against the algebra before them, in units of D + 1 triangular solves.
+
+For n = 300 training rows and 10,000 new ones the mean and variance of the latent take D + 1 triangular solves of order n with
+as many right-hand sides; that time, measured in the same process, is the unit. Latents are like those of a fit: means
+N(0, 1), standard deviations between 0.1 and 0.7, correlations of 0.3. Prints a table of units, rows per second and peak memory.
+
+    python benchmarks/predictions.py [--rows 10000] [--families poisson von_mises ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import tracemalloc
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is imported: ratios of one thread
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from ggpm import Predictive, families
+
+TRAINING = 300
+ASKED = ("mean", "var", "log_prob", "interval", "pit", "highest_density")
+
+
+def cases() -> dict[str, families.Family]:
+    """Families by name, resolved; some of them with several numbers of latents."""
+
+    def parts(d: int) -> np.ndarray:
+        return np.full((1, d), 1.0 / d)
+
+    out = {
+        "poisson": families.Poisson(),
+        "negative_binomial": families.NegativeBinomial(phi=0.4),
+        "binomial": families.Binomial(),
+        "gamma": families.Gamma(phi=0.3),
+        "inverse_gaussian": families.InverseGaussian(phi=0.4),
+        "beta": families.Beta(phi=6.0),
+        "bernoulli": families.Bernoulli(),
+        "ordinal": families.Ordinal(phi=[-1.2, 0.1, 0.9]).resolve(np.arange(4)),
+        "von_mises": families.VonMises(),
+        "wishart": families.Wishart(phi=5.5).resolve(np.eye(2)[None]),
+    }
+    for d in (2, 3, 10):
+        out[f"dirichlet, {d}"] = families.Dirichlet().resolve(parts(d))
+        out[f"von_mises_fisher, {d}"] = families.VonMisesFisher().resolve(np.eye(d)[:1])
+        out[f"categorical, {d}"] = families.Categorical(n_classes=d).resolve(np.arange(d))
+        out[f"multinomial, {d}"] = families.Multinomial().resolve(np.ones((1, d)))
+    return out
+
+
+def latents(D: int, m: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    sd = rng.uniform(0.1, 0.7, (m, D))
+    return rng.normal(size=(m, D)), sd[:, :, None] * sd[:, None, :] * (0.7 * np.eye(D) + 0.3)
+
+
+def seconds(function, repeats: int = 2) -> float:
+    """Best of several, in time of this process."""
+    best = np.inf
+    for _ in range(repeats):
+        start = time.process_time()
+        function()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def solve_time(m: int, rng: np.random.Generator) -> float:
+    A = rng.normal(size=(TRAINING, TRAINING))
+    L = np.linalg.cholesky(A @ A.T + TRAINING * np.eye(TRAINING))
+    B = np.asfortranarray(rng.normal(size=(TRAINING, m)))
+    return seconds(lambda: solve_triangular(L, B, lower=True, check_finite=False), 5)
+
+
+def questions(p: Predictive, y: np.ndarray) -> dict:
+    return {
+        "mean": p.mean,
+        "var": p.var,
+        "log_prob": lambda: p.log_prob(y),
+        "interval": lambda: p.interval(0.9),
+        "pit": lambda: p.pit(y),
+        "highest_density": lambda: p.highest_density(0.9).contains(y),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--families", nargs="*", default=None, help="names that begin like one of these")
+    parser.add_argument("--ask", nargs="*", default=ASKED)
+    options = parser.parse_args()
+    rng = np.random.default_rng(0)
+    print(f"{'family':22s} D  " + "".join(f"{name:>24s}" for name in options.ask))
+    print(" " * 25 + "".join(f"{'units   rows/s    MB':>24s}" for _ in options.ask))
+    for name, family in cases().items():
+        if options.families and not any(name.startswith(start) for start in options.families):
+            continue
+        D = family.latent_dim
+        mean, cov = latents(D, options.rows, rng)
+        trials = rng.integers(1, 30, options.rows).astype(float) if family.countable else None
+        p = Predictive(family, mean, cov, trials)
+        y = p.sample(None, 0)
+        if name.startswith("dirichlet"):  # parts that underflow are not in the support
+            y = np.maximum(y, 1e-300)
+        unit = (D + 1) * solve_time(options.rows, rng)
+        cells = []
+        for question in options.ask:
+            ask = questions(p, y)[question]
+            try:
+                ask()
+            except ValueError:  # no order, no density
+                cells.append(f"{'-':>24s}")
+                continue
+            taken = seconds(ask)
+            tracemalloc.start()
+            ask()
+            peak = tracemalloc.get_traced_memory()[1] / 2**20
+            tracemalloc.stop()
+            cells.append(f"{taken / unit:9.2f} {options.rows / taken:8.0f} {peak:5.0f}")
+        print(f"{name:22s} {D:2d} " + "".join(cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""Parts of compositions and directions: one table of the distribution function per row and part.
+
+The density of a part alone is averaged over the latent at points z = centre + width sinh(t), z the coordinate in which the
+part may be any number: dense where the mass is, and far out where small concentrations leave some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from ggpm.prediction.nodes import Rows, latent_nodes
+
+if TYPE_CHECKING:
+    from ggpm.prediction.predictive import Predictive
+
+Array = NDArray[np.float64]
+
+# Points of a table; one whose mass is not one to TOTAL is made again with twice as many, over all of z.
+POINTS, MOST_POINTS = 37, 1153
+TOTAL = 5e-6
+# How far a table reaches at first: spreads of z, and lengths over which its tails fall by e. All of z is what floats tell
+# from the bounds of the support.
+SPREADS, LENGTHS, ALL = 6.0, 15.0, 700.0
+QUANTILE_STEPS = 5  # of Newton's method between two points
+TABLE_DOUBLES = 2**17  # nodes times points that are worked on at once: they stay in the processor's cache
+FAR = 300.0  # where tails are exponential
+
+
+@dataclass(frozen=True)
+class PartTable:
+    """Distribution functions of the d parts of some rows, (k, G, d) at equally spaced t."""
+
+    low: float
+    high: float
+    centre: Array
+    width: Array
+    t: Array
+    """(k, G, d)."""
+    F: Array
+    g: Array
+    """Derivative of F in t."""
+    slope: Array
+    """Derivative of g."""
+
+    def quantile(self, q: float) -> Array:
+        """The q-quantile of every part, (k, d)."""
+        G = self.F.shape[1]
+        low = np.clip(np.sum(self.F < q, axis=1) - 1, 0, G - 2)
+        piece = self._piece(low)
+        ends = [np.take_along_axis(self.F, (low + i)[:, None], axis=1)[:, 0] for i in (0, 1)]
+        x = np.clip((q - ends[0]) / np.maximum(ends[1] - ends[0], 1e-300), 0.0, 1.0)
+        left, right = np.zeros_like(x), np.ones_like(x)
+        for _ in range(QUANTILE_STEPS):
+            F, f = piece(x)
+            left, right = np.where(F < q, x, left), np.where(F < q, right, x)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                x = x - (F - q) / f
+            x = np.where((x >= left) & (x <= right), x, 0.5 * (left + right))
+        h = self.t[:, 1] - self.t[:, 0]
+        z = self.centre + self.width * np.sinh(self.t[:, 0] + (low + x) * h)
+        y = self.low + (self.high - self.low) * expit(z)
+        # mass beyond what floats tell from the bounds
+        return np.where(self.F[:, 0] >= q, self.low, np.where(self.F[:, -1] <= q, self.high, y))
+
+    def cdf(self, y: Array) -> Array:
+        """P(part <= y), y (k, d)."""
+        G, h = self.F.shape[1], self.t[:, 1] - self.t[:, 0]
+        with np.errstate(divide="ignore"):
+            z = np.clip(np.log(y - self.low) - np.log(self.high - y), -ALL, ALL)
+        place = (np.arcsinh((z - self.centre) / self.width) - self.t[:, 0]) / h
+        place = np.clip(place, 0.0, G - 1.0)
+        low = np.minimum(place.astype(int), G - 2)
+        return np.clip(self._piece(low)(place - low)[0], 0.0, 1.0)
+
+    def _piece(self, low: NDArray[np.int_]) -> Callable[[Array], tuple[Array, Array]]:
+        """F and its derivative, as functions of the place between two points: quintic Hermite interpolation."""
+        h = self.t[:, 1] - self.t[:, 0]
+        (F0, F1), (g0, g1), (s0, s1) = (
+            tuple(np.take_along_axis(values, (low + i)[:, None], axis=1)[:, 0] for i in (0, 1))
+            for values in (self.F, self.g, self.slope)
+        )
+        g0, g1, s0, s1 = h * g0, h * g1, h * h * s0, h * h * s1
+        rise = F1 - F0
+        a3 = 10.0 * rise - 6.0 * g0 - 4.0 * g1 - 1.5 * s0 + 0.5 * s1
+        a4 = -15.0 * rise + 8.0 * g0 + 7.0 * g1 + 1.5 * s0 - s1
+        a5 = 6.0 * rise - 3.0 * g0 - 3.0 * g1 - 0.5 * s0 + 0.5 * s1
+
+        def at(x: Array) -> tuple[Array, Array]:
+            value = F0 + x * (g0 + x * (0.5 * s0 + x * (a3 + x * (a4 + x * a5))))
+            return value, g0 + x * (s0 + x * (3.0 * a3 + x * (4.0 * a4 + x * 5.0 * a5)))
+
+        return at
+
+
+def part_tables(p: Predictive) -> Iterator[tuple[Rows, PartTable]]:
+    """Tables of some rows at a time."""
+    d = p.family.latent_dim
+    root = p.cholesky()
+    for rows, eta, weights in latent_nodes(p.latent_mean, root, information(p), 2 * POINTS * d):
+        share = np.broadcast_to(weights, eta.shape[:2])
+        centre, spread = _place(p, rows, eta, share)
+        reach = SPREADS * spread[:, None] + LENGTHS * _tails(p, rows)
+        todo, size = np.arange(len(rows)), POINTS
+        while todo.size:
+            ends = np.clip(centre[todo, None] + np.array([-1.0, 1.0])[:, None] * reach[todo], -ALL, ALL)
+            table, good = _table(p, eta[todo], share[todo], centre[todo], spread[todo], ends, size)
+            good |= size >= MOST_POINTS
+            if good.any():
+                yield rows[todo[good]], _rows_of(table, good)
+            todo, size = todo[~good], 2 * size - 1
+            reach[todo] = 2 * ALL
+
+
+def _tails(p: Predictive, rows: Rows) -> Array:
+    """Lengths over which the tails of z fall by e, to the left and to the right, (k, 2, d), for a latent below its mean."""
+    mean = p.latent_mean[rows]
+    sd = np.sqrt(np.maximum(np.einsum("kjj->kj", p.latent_cov[rows]), 0.0))
+    z = np.broadcast_to(np.array([-FAR, -FAR - 1.0, FAR, FAR + 1.0])[:, None], (len(rows), 4, mean.shape[1]))
+    fall = -np.diff(p.family.part_log_prob((mean - 2.5 * sd)[:, None], z)[:, :, 0], axis=-1)[..., ::2]
+    return 1.0 / np.maximum(fall.swapaxes(1, 2), LENGTHS / ALL)
+
+
+def information(p: Predictive) -> Array:
+    """Fisher information of the latent in one observation, at the latent's mean, (m, D, D)."""
+    return p.family.U(p.latent_mean, p.family.moment(p.latent_mean), expected=True).dense()
+
+
+def _place(p: Predictive, rows: Rows, eta: Array, share: Array) -> tuple[Array, Array]:
+    """Centre and spread of z, (k, d), from mean and variance of the part by the rule for derivatives."""
+    low, high = p.family.support.low, p.family.support.high
+    moment = p.family.moment(eta)
+    mean = np.einsum("ks,ksj->kj", share, moment)
+    within = np.einsum("kjj->kj", p.family.spread(p.latent_mean[rows]))
+    variance = np.einsum("ks,ksj->kj", share, (moment - mean[:, None]) ** 2) + within
+    room = np.maximum((mean - low) * (high - mean) / (high - low), 1e-12)
+    with np.errstate(divide="ignore"):
+        z = np.log(np.maximum(mean - low, 1e-300)) - np.log(np.maximum(high - mean, 1e-16))
+    # a part next to an end of its support spreads over more than its standard deviation says
+    return z, np.maximum(np.sqrt(variance) / room, 1e-6)
+
+
+def _table(
+    p: Predictive, eta: Array, share: Array, centre: Array, spread: Array, ends: Array, size: int
+) -> tuple[PartTable, NDArray[np.bool_]]:
+    """Tables between two values of z, (k, 2, d), and a mask of those whose mass is one."""
+    first, last = (np.arcsinh((ends[:, i] - centre) / spread) for i in (0, 1))
+    t = first[:, None] + (last - first)[:, None] * np.linspace(0.0, 1.0, size)[None, :, None]
+    h = t[:, 1] - t[:, 0]
+    z = centre[:, None] + spread[:, None] * np.sinh(t)
+    g = np.empty_like(z)
+    step = max(1, TABLE_DOUBLES // (eta.shape[1] * z[0].size))
+    for start in range(0, len(z), step):
+        some = slice(start, start + step)
+        p_z = p.family.part_log_prob(eta[some], z[some])  # (k, d, S, G)
+        np.exp(p_z, out=p_z)
+        g[some] = np.matmul(share[some, None, None, :], p_z)[:, :, 0].swapaxes(1, 2)
+    g *= spread[:, None] * np.cosh(t)
+    slope, bend = _differences(g, h[:, None])
+    # the trapezoidal rule with two terms of Euler and Maclaurin's formula, from the left end
+    total = h[:, None] * (np.cumsum(g, axis=1) - 0.5 * (g + g[:, :1]))
+    correction = h[:, None] ** 2 / 12.0 * slope - h[:, None] ** 4 / 720.0 * bend
+    F = total - (correction - correction[:, :1])
+    low, high = p.family.support.low, p.family.support.high
+    beyond = np.zeros((2, *centre.shape))
+    if size > POINTS and p.family.has("cdf"):
+        y = [low + (high - low) * expit(ends[:, None, i]) for i in (0, 1)]
+        beyond = np.stack([np.einsum("ks,ksj->kj", share, p.family.cdf(eta, v)) for v in y])
+        beyond[1] = 1.0 - beyond[1]
+    off = np.abs(F[:, -1] + beyond.sum(axis=0) - 1.0).max(axis=1)
+    return PartTable(low, high, centre, spread, t, F + beyond[0][:, None], g, slope), off < TOTAL
+
+
+def _differences(g: Array, h: Array) -> tuple[Array, Array]:
+    """First and third derivatives along the second axis by differences over five points; nothing beyond the ends."""
+    padded = np.pad(g, ((0, 0), (2, 2), (0, 0)))
+    a, b, c, d = (padded[:, i : i + g.shape[1]] for i in (0, 1, 3, 4))
+    return (8.0 * (c - b) - (d - a)) / (12.0 * h), (d - a - 2.0 * (c - b)) / (2.0 * h**3)
+
+
+def _rows_of(table: PartTable, rows: NDArray) -> PartTable:
+    arrays = (table.centre, table.width, table.t, table.F, table.g, table.slope)
+    return PartTable(table.low, table.high, *(values[rows] for values in arrays))

@@ -1,0 +1,372 @@
+"""Distribution functions, quantiles, arcs and regions against brute force, from narrow to very wide latents."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import quad
+from scipy.special import expit, ndtr
+
+from ggpm import Predictive, families
+from ggpm.prediction.angles import circular_tables
+from ggpm.prediction.nodes import hermite, latent_nodes, semidefinite_cholesky
+from ggpm.prediction.parts import part_tables
+
+VARIANCES = (0.01, 1.0, 25.0, 1e4)
+ONE_LATENT = {
+    "poisson": families.Poisson(),
+    "poisson, softplus": families.Poisson(link="softplus"),
+    "negative_binomial": families.NegativeBinomial(phi=0.4),
+    "gamma": families.Gamma(phi=0.3),
+    "gamma, narrow": families.Gamma(phi=1e-4),
+    "gamma, softplus": families.Gamma(phi=0.3, link="softplus"),
+    "inverse_gaussian": families.InverseGaussian(phi=0.4),
+    "beta": families.Beta(phi=6.0),
+    "beta, at its ends": families.Beta(phi=0.3),
+    "ordinal": families.Ordinal(phi=[-1.2, 0.1, 8.0]),
+    "bernoulli": families.Bernoulli(),
+}
+
+
+def brute_cdf(family, mean, variance, y, points=400_001):
+    """P(Y <= y) for one row by the sum over a grid of the latent, 1.4e-5 of its standard deviations apart near the mean.
+
+    The grid is cubic about the mean, so that it is dense for narrow steps there, and reaches eight standard deviations.
+    """
+    t = np.linspace(-2.0, 2.0, points)
+    e = t**3 + 0.01 * t
+    weights = np.exp(-0.5 * e * e) * (3 * t * t + 0.01)
+    with np.errstate(over="ignore", divide="ignore"):
+        return float(weights @ family.cdf((mean + np.sqrt(variance) * e)[:, None], y) / weights.sum())
+
+
+def one(family, mean, variance):
+    return Predictive(family, np.array([[mean]]), np.array([[[variance]]]))
+
+
+@pytest.mark.parametrize("name", ONE_LATENT)
+@pytest.mark.parametrize("variance", VARIANCES)
+def test_one_latent_by_brute_force(name, variance):
+    """The distribution function at the ends of the interval, which must hold their probabilities, and at other places."""
+    family = ONE_LATENT[name]
+    for mean in (-1.5, 0.4, 3.0):
+        p = one(family, mean, variance)
+        if family.finite:
+            for k in range(2 if name == "bernoulli" else 4):
+                y = np.array([float(k)])
+                np.testing.assert_allclose(p.cdf(y)[0], brute_cdf(family, mean, variance, y), atol=2e-6)
+            continue
+        for q in (0.05, 0.5, 0.95):
+            y = p.quantile(q)
+            if not np.finfo(float).tiny < y[0] < 1e300 or name.startswith("beta") and not 1e-300 < y[0] < 1 - 1e-12:
+                continue  # beyond the floats, or next to the other end of the support
+            F = brute_cdf(family, mean, variance, y)
+            if not family.support.integer:
+                # 1e-4 of the spread is at least 1e-5 of probability at 5 %
+                np.testing.assert_allclose(F, q, atol=1e-5, err_msg=f"{mean} {q}")
+                np.testing.assert_allclose(p.cdf(y)[0], F, atol=2e-6)
+                continue
+            if y[0] > 1e6:  # a step of one count is smaller than the rounding of these
+                np.testing.assert_allclose(F, q, atol=1e-5)
+                continue
+            assert F >= q - 2e-6, (mean, q, y, F)
+            assert y[0] == 0 or brute_cdf(family, mean, variance, y - 1) < q + 2e-6
+
+
+@pytest.mark.parametrize("name", ["poisson", "gamma", "beta", "inverse_gaussian", "negative_binomial"])
+def test_quantiles_of_many_rows_are_those_of_few(name):
+    """The surface that rows share is a start and no more."""
+    rng = np.random.default_rng(0)
+    m = 1500
+    mean, cov = 2 * rng.normal(size=(m, 1)), rng.uniform(0.001, 2.0, (m, 1, 1)) ** 2
+    many = Predictive(ONE_LATENT[name], mean, cov).interval(0.9)
+    few = np.concatenate([Predictive(ONE_LATENT[name], mean[i : i + 50], cov[i : i + 50]).interval(0.9) for i in (0, 600)])
+    got = np.concatenate([many[:50], many[600:650]])
+    if ONE_LATENT[name].support.integer:
+        np.testing.assert_array_equal(got, few)
+    else:
+        np.testing.assert_allclose(got, few, atol=1e-4 * np.min(few[:, 1] - few[:, 0]), rtol=1e-4)
+
+
+def test_counts_out_of_trials_by_brute_force():
+    family, rng = families.Binomial(), np.random.default_rng(1)
+    mean, sd, trials = rng.normal(size=40), rng.uniform(0.05, 3.0, 40), rng.integers(1, 200, 40).astype(float)
+    p = Predictive(family, mean[:, None], sd[:, None, None] ** 2, trials)
+    for q in (0.05, 0.5, 0.95):
+        for i, k in enumerate(p.quantile(q)):
+            upto, before = (
+                brute_cdf(family, mean[i], sd[i] ** 2, np.array([v, trials[i] - v]), 20_001) for v in (k, k - 1)
+            )
+            assert upto >= q - 1e-6 and before < q + 1e-6
+    interval = p.interval(0.9)
+    np.testing.assert_array_equal(interval[:, 1], trials[:, None] - interval[:, 0, ::-1])
+
+
+def test_randomised_transforms_lie_on_the_step_of_their_count():
+    p = Predictive(families.Poisson(), np.full((200, 1), 0.7), np.full((200, 1, 1), 0.5))
+    values = p.pit(np.full(200, 2))
+    before, upto = p.cdf(np.full(200, 1))[0], p.cdf(np.full(200, 2))[0]
+    assert before <= values.min() and values.max() <= upto
+    np.testing.assert_allclose(np.ptp(values), upto - before, rtol=0.05)
+    np.testing.assert_allclose(upto - before, np.exp(p.log_prob(np.full(200, 2)))[0], rtol=1e-6)
+    # 0 has no count before it
+    assert 0 <= p.pit(np.zeros(200)).min() < 0.02 * p.cdf(np.zeros(200))[0]
+
+
+# ---- angles --------------------------------------------------------------------------------------------------------
+LATENTS = {
+    "known": ((4.0, 1.0), 1e-12 * np.eye(2)),
+    "narrow": ((1.0, -0.5), 0.01 * np.eye(2)),
+    "moderate": ((0.3, 0.2), np.array([[1.0, 0.4], [0.4, 0.6]])),
+    "uniform": ((0.0, 0.0), np.eye(2)),
+    "two directions": ((0.1, 0.0), np.array([[25.0, 0.0], [0.0, 0.04]])),
+    "wide": ((1.0, 2.0), 25.0 * np.eye(2)),
+    "concentrated": ((4000.0, 100.0), 100.0 * np.eye(2)),
+    "long, correlated": ((2.0, 0.0), np.array([[100.0, 99.0], [99.0, 100.0]])),
+    "long": ((5.0, 0.0), np.diag([1.0, 1e4])),
+    "very wide": ((30.0, -40.0), 1e4 * np.eye(2)),
+}
+
+
+def polar_density(mean, cov, theta):
+    """Predictive densities of angles by brute force in polar coordinates of the latent: directions times lengths.
+
+    Directions are those of a fine grid that is dense where the Gaussian is seen from the origin, lengths a Gauss-Legendre
+    rule within ten standard deviations of the ray's own Gaussian.
+    """
+    mean, P = np.asarray(mean), np.linalg.inv(cov)
+    # equal steps in the direction of the whitened latent: Gaussians of any shape are round there
+    root = np.linalg.cholesky(cov)
+    turn = 2 * np.pi * (np.arange(3000) + 0.5) / 3000
+    white = root @ np.stack([np.cos(turn), np.sin(turn)])
+    directions = white / np.hypot(*white)
+    steps = np.linalg.det(root) / np.sum(white**2, axis=0) * (2 * np.pi / 3000)  # d mu = det(root)/|root w|² d turn
+    x, w = np.polynomial.legendre.leggauss(120)
+    out = np.zeros(len(theta))
+    y = np.stack([np.cos(theta), np.sin(theta)])
+    for u, step in zip(directions.T, steps, strict=True):
+        a, b = u @ P @ u, u @ P @ mean
+        centre, sd = b / a, 1 / np.sqrt(a)
+        low, high = max(0.0, centre - 10 * sd), max(centre + 10 * sd, 10 * sd)
+        r = low + (high - low) * (x + 1) / 2
+        away = r[:, None] * u - mean
+        weight = 0.5 * (high - low) * w * r * np.exp(-0.5 * np.einsum("ri,ij,rj->r", away, P, away))
+        weight *= step / (2 * np.pi * np.sqrt(np.linalg.det(cov)))
+        keep = weight > 1e-14
+        if keep.any():
+            density = np.exp(families.VonMises().log_prob((r[keep, None] * u)[:, None, :], theta[None]))
+            out += weight[keep] @ density
+    assert y.shape[0] == 2
+    return out
+
+
+WIDE_ONES = ["moderate", "two directions", "wide", "long, correlated", "long", "very wide"]
+
+
+@pytest.mark.parametrize("name", WIDE_ONES)
+def test_distribution_functions_of_angles_by_brute_force(name):
+    mean, cov = LATENTS[name]
+    theta = np.linspace(-np.pi, np.pi, 1201)
+    density = polar_density(mean, cov, theta)
+    step = theta[1] - theta[0]
+    F = np.concatenate([[0.0], np.cumsum(0.5 * step * (density[1:] + density[:-1]))])
+    np.testing.assert_allclose(F[-1], 1.0, atol=2e-5)  # the reference itself
+    at = np.arange(0, 1200, 97)
+    p = Predictive(families.VonMises(), np.repeat([mean], len(at), 0), np.repeat([cov], len(at), 0))
+    np.testing.assert_allclose(p.cdf(theta[at]), F[at] / F[-1], atol=3e-5)
+    start, end = p.interval(0.9)[0]
+    end = start + np.mod(end - start, 2 * np.pi)
+    two = np.concatenate([theta[:-1], theta + 2 * np.pi])
+    mass = np.concatenate([F[:-1], F + F[-1]]) / F[-1]
+    inside = np.interp(end, two, mass) - np.interp(start, two, mass)
+    np.testing.assert_allclose(inside, 0.9, atol=5e-5)
+    ends = np.interp(mass[:1200] + 0.9, mass, two)
+    shortest = np.min(ends - two[:1200])
+    np.testing.assert_allclose(end - start, shortest, atol=1e-4 * shortest)
+
+
+@pytest.mark.parametrize("name", LATENTS)
+def test_arcs_have_their_level_and_are_the_shortest(name):
+    mean, cov = LATENTS[name]
+    p = Predictive(families.VonMises(), np.array([mean]), cov[None])
+    (_, table), *_ = circular_tables(p)
+    for level in (0.1, 0.5, 0.9, 0.99):
+        start, end = table.shortest_arc(level)[0]
+        assert 0 < end - start <= 2 * np.pi
+        t = np.linspace(-np.pi, np.pi, 401)[:-1]
+        one_table = [np.repeat(v, 400, axis=0) for v in (table.centre, table.scale, table.series)]
+        many = type(table)(*one_table)
+        at = many.angle(t)
+        F = many.at(t)[0]
+        two, mass = np.concatenate([at, at + 2 * np.pi]), np.concatenate([F, F + 1])
+        lengths = np.interp(F + level, mass, two) - at
+        # straight lines between 400 points err by 1e-4 of the arc at most
+        assert end - start <= lengths.min() * (1 + 3e-4)
+        probability = table.between(np.array([start]), np.array([end]))[0]
+        np.testing.assert_allclose(probability, level, atol=1e-8)
+
+
+def test_a_uniform_density_has_arcs_of_its_level():
+    p = Predictive(families.VonMises(), np.zeros((2, 2)), np.stack([1e-20 * np.eye(2), np.eye(2)]))
+    start, end = p.interval(0.9).T
+    np.testing.assert_allclose(np.mod(end - start, 2 * np.pi), 0.9 * 2 * np.pi, rtol=1e-9)
+
+
+def test_highest_density_of_angles_may_be_two_arcs():
+    mean, cov = LATENTS["two directions"]
+    p = Predictive(families.VonMises(units="degrees"), np.array([mean]), cov[None])
+    region = p.highest_density(0.8)
+    assert region.contains([0.0])[0] and region.contains([180.0])[0]
+    assert not region.contains([90.0])[0] and not region.contains([270.0])[0]
+    draws = p.sample(4000, 3)
+    inside = np.mean([region.contains(d)[0] for d in draws[:600]])
+    assert inside == pytest.approx(0.8, abs=0.05)  # 600 draws: three standard errors
+
+
+# ---- parts of vectors ------------------------------------------------------------------------------------------------
+def fine_nodes(mean, cov, per_axis):
+    x, w = hermite((per_axis,) * len(mean))
+    return mean + x @ semidefinite_cholesky(cov[None])[0].T, w
+
+
+@pytest.mark.parametrize("link", ["softplus", "exp"])
+@pytest.mark.parametrize("variance", [0.01, 0.3, 1.0])
+def test_parts_of_compositions_by_quadrature(link, variance):
+    family = families.Dirichlet(link=link).resolve([[0.2, 0.3, 0.5]])
+    mean = np.array([0.5, -0.7, 1.2])
+    cov = variance * (0.7 * np.eye(3) + 0.3)
+    p = Predictive(family, mean[None], cov[None])
+    eta, w = fine_nodes(mean, cov, 24)
+    interval = p.interval(0.9)[0]
+    for q, y in zip((0.05, 0.95), interval.T, strict=True):
+        F = w @ family.cdf(eta, y)
+        np.testing.assert_allclose(F, q, atol=5e-5)
+        np.testing.assert_allclose(p.cdf((y / y.sum())[None])[0], w @ family.cdf(eta, y / y.sum()), atol=5e-5)
+
+
+@pytest.mark.parametrize("variance", [25.0, 1e4])
+def test_parts_of_compositions_under_wide_latents_hold_their_share_of_draws(variance):
+    family = families.Dirichlet().resolve([[0.2, 0.3, 0.5]])
+    p = Predictive(family, np.array([[2.0, 0.0, -3.0]]), variance * np.eye(3)[None])
+    draws = p.sample(400_000, 1)[:, 0]
+    low, high = p.interval(0.6)[0].T
+    error = 4 * np.sqrt(0.2 * 0.8 / len(draws)) + 1e-4
+    assert np.all(np.mean(draws < low, axis=0) <= 0.2 + error) and np.all(np.mean(draws <= low, axis=0) >= 0.2 - error)
+    assert np.all(np.mean(draws < high, axis=0) <= 0.8 + error) and np.all(np.mean(draws <= high, axis=0) >= 0.8 - error)
+
+
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_entries_of_directions(d):
+    """A known latent: the marginal of one entry by quadrature; an uncertain one: draws."""
+    family = families.VonMisesFisher().resolve(np.eye(d)[:1])
+    rng = np.random.default_rng(d)
+    eta = 2.0 * rng.normal(size=d)
+    for j in range(d):
+        total = quad(lambda z, j=j: np.exp(family.part_log_prob(eta[None, None], np.full((1, 1, d), z)))[0, j, 0, 0],
+                     -60, 60, limit=200, points=[-5, 0, 5])[0]  # fmt: skip
+        np.testing.assert_allclose(total, 1.0, atol=1e-8)
+    p = Predictive(family, eta[None], 0.5 * np.eye(d)[None])
+    draws = p.sample(200_000, 2)[:, 0]
+    low, high = p.interval(0.8)[0].T
+    np.testing.assert_allclose(np.mean(draws < low, axis=0), 0.1, atol=4 * np.sqrt(0.09 / len(draws)))
+    np.testing.assert_allclose(np.mean(draws < high, axis=0), 0.9, atol=4 * np.sqrt(0.09 / len(draws)))
+
+
+@pytest.mark.parametrize("variance", [0.01, 1.0, 25.0])
+def test_counts_of_categories(variance):
+    family = families.Multinomial().resolve([[1, 2, 0]])
+    cov = variance * (0.7 * np.eye(3) + 0.3)
+    trials = np.array([7.0, 60.0])
+    p = Predictive(family, np.array([[0.5, -0.7, 1.2], [0.0, 0.3, -1.0]]), np.stack([cov] * 2), trials)
+    draws = p.sample(100_000, 4)
+    low, high = np.moveaxis(p.interval(0.9), -1, 0)
+    error = 4 * np.sqrt(0.05 * 0.95 / len(draws))
+    for k, q in ((low, 0.05), (high, 0.95)):
+        assert np.all(np.mean(draws <= k, axis=0) >= q - error) and np.all(np.mean(draws < k, axis=0) <= q + error)
+
+
+# ---- highest density, nodes, memory ------------------------------------------------------------------------------------
+@pytest.mark.parametrize("link, variance", [("softplus", 1.0), ("exp", 1.0), ("exp", 25.0), ("softplus", 1e4)])
+def test_regions_of_compositions_take_their_own_draws(link, variance):
+    family = families.Dirichlet(link=link).resolve([[0.2, 0.3, 0.5]])
+    p = Predictive(family, np.zeros((2, 3)), np.stack([variance * np.eye(3)] * 2))
+    region = p.highest_density(0.8, n_draws=400)
+    inside = np.mean([region.contains(d) for d in p.sample(300, 9)])
+    assert inside == pytest.approx(0.8, abs=0.09)  # 400 draws for the threshold, 600 here: three standard errors 0.08
+
+
+@pytest.mark.parametrize("name", ["gamma", "beta", "inverse_gaussian"])
+def test_regions_of_numbers_are_the_densest(name):
+    p = one(ONE_LATENT[name], 0.4, 0.5)
+    region = p.highest_density(0.8)
+    draws = p.sample(4000, 1)[:, 0]
+    many = Predictive(p.family, np.repeat(p.latent_mean, 4000, 0), np.repeat(p.latent_cov, 4000, 0))
+    log_p = many.log_prob(draws)
+    assert np.mean(log_p >= region.log_threshold[0]) == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / 4000))
+    np.testing.assert_array_equal(many.highest_density(0.8).contains(draws)[:50],
+                                  [region.contains([v])[0] for v in draws[:50]])  # fmt: skip
+
+
+def test_nodes_do_not_depend_on_an_arbitrary_basis():
+    """Equal eigenvalues leave the eigenvectors to chance; a covariance that differs by rounding gives the same nodes."""
+    cov = 0.3 * np.eye(3)[None]
+    noise = 1e-15 * np.array([[0, 1, -1], [1, 0, 1], [-1, 1, 0]])
+    (_, a, _), (_, b, _) = (
+        next(latent_nodes(np.zeros((1, 3)), semidefinite_cholesky(V), np.eye(3)[None], 1)) for V in (cov, cov + noise)
+    )
+    np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+def test_factors_of_semidefinite_covariances():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(20, 4, 2))
+    cov = A @ A.swapaxes(1, 2)
+    root = semidefinite_cholesky(cov)
+    np.testing.assert_allclose(root @ root.swapaxes(1, 2), cov, atol=1e-6)
+    assert np.all(np.triu(root, 1) == 0)
+
+
+def test_tables_of_parts_have_mass_one():
+    family = families.Dirichlet().resolve([[0.2, 0.3, 0.5]])
+    p = Predictive(family, np.zeros((1, 3)), 0.2 * np.eye(3)[None])
+    (_, table), *_ = part_tables(p)
+    np.testing.assert_allclose(table.F[:, -1], 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["von_mises", "gamma", "dirichlet"])
+def test_memory_does_not_grow_with_the_rows(name):
+    """Above inputs and outputs, which are small, less than 300 MB."""
+    m = 50_000 if name != "dirichlet" else 12_000
+    family = {"von_mises": families.VonMises(), "gamma": families.Gamma(phi=0.3),
+              "dirichlet": families.Dirichlet().resolve([[0.3, 0.7]])}[name]  # fmt: skip
+    D = family.latent_dim
+    mean = np.random.default_rng(0).normal(size=(m, D))
+    p = Predictive(family, mean, np.broadcast_to(0.01 * np.eye(D), (m, D, D)).copy())
+    tracemalloc.start()
+    p.interval(0.9)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 300 * 2**20
+
+
+def test_a_normal_step_has_a_closed_form():
+    """E Phi(b - eta) = Phi((b - m)/sqrt(1 + v))."""
+    family = families.Ordinal(phi=[-1.0, 0.5, 30.0])
+    for mean in (-3.0, 0.0, 28.0):
+        for variance in (0.0, 1e-6, *VARIANCES):
+            p = one(family, mean, variance)
+            for k, cut in enumerate((-1.0, 0.5, 30.0)):
+                np.testing.assert_allclose(p.cdf([k])[0], ndtr((cut - mean) / np.sqrt(1 + variance)), atol=3e-7)
+
+
+def test_one_minus_the_last_share_is_the_first():
+    """Two parts: the distribution functions mirror each other."""
+    family = families.Dirichlet().resolve([[0.4, 0.6]])
+    p = Predictive(family, np.array([[0.3, -0.8]]), np.array([[[0.4, 0.1], [0.1, 0.3]]]))
+    interval = p.interval(0.9)[0]
+    np.testing.assert_allclose(interval[0], 1 - interval[1, ::-1], atol=2e-5)
+    beta = families.Beta(phi=3.0)
+    flat = one(beta, 0.0, 1e-12).interval(0.8)[0]
+    np.testing.assert_allclose(flat, stats.beta(1.5, 1.5).ppf([0.1, 0.9]), atol=2e-6)
+    assert expit(0.0) == pytest.approx(flat.mean(), abs=1e-6)
