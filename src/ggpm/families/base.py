@@ -38,6 +38,7 @@ OPTIONAL = (
     "log_expected_prob_factorised",
     "predictive_log_prob",
     "predictive_normal",
+    "expected_moment",
     "cdf",
     "natural",
     "part_log_prob",
@@ -256,6 +257,14 @@ class Family(BaseEstimator, ABC):
         """Predictive variance from the averaged moment, E[spread] and Cov[moment]."""
         return self.support.variance(moment, within, between)
 
+    def variance_of(self, moment: Array) -> Array | None:
+        """Predictive variance where the averaged moment alone decides it: of classes and angles; else None."""
+        if not self.finite:
+            return self.support.variance_of(moment)
+        if moment.ndim == 1:
+            return moment * (1.0 - moment)
+        return moment[..., None] * np.eye(moment.shape[-1]) - moment[..., :, None] * moment[..., None, :]
+
     @abstractmethod
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         """One draw of y, as the user has it, for every row of eta, (..., shape of one y)."""
@@ -294,6 +303,10 @@ class Family(BaseEstimator, ABC):
         """log E[p(y)] over eta ~ N(mean, cov), full covariances (m, D, D): (m,); None if there is no closed form."""
         return None
 
+    def expected_moment(self, mean: Array, cov: Array) -> Any:
+        """E[moment] over eta ~ N(mean, cov), (m, ...), for one trial; None if there is no closed form."""
+        return None
+
     def predictive_normal(self, mean: Array, cov: Array) -> Any:
         """Mean and standard deviation of each output, (m, d), where y is normal for eta ~ N(mean, cov); else None."""
         return None
@@ -305,8 +318,8 @@ class Family(BaseEstimator, ABC):
     def natural(self, eta: Array) -> Any:
         """theta (..., q) and b (...) of log p = theta . T(y) - b + log h(y), `statistic` giving the rest; else None.
 
-        For densities at many nodes and many y at once, where the product over both is one of matrices. Digits may be lost
-        that `log_prob` keeps: as many as theta . T(y) has before the point.
+        For densities at many nodes and many y at once, where the product over both is one of matrices. Digits may be
+        lost that `log_prob` keeps: as many as theta . T(y) has before the point.
         """
         return None
 

@@ -71,6 +71,10 @@ class Support:
         """Return the predictive variance from the averaged moment, E[spread] and Cov[moment]."""
         return within + between
 
+    def variance_of(self, moment: Array) -> Array | None:
+        """Return the predictive variance where the averaged moment alone decides it, else None."""
+        return None
+
     def allows_mean(self, mean: Array) -> bool:
         """Tell whether the predictions, as the user has them, may be means of outputs in this support."""
         if self.integer:

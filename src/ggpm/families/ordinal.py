@@ -209,6 +209,22 @@ class Ordinal(ScalarFamily):
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         return bin_masses(np.asarray(self.phi, dtype=float), eta[..., 0])
 
+    # eta and the noise are both normal, so a latent of variance v is noise of variance 1 + v about its mean
+    def _smoothed(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+        scale = np.sqrt(1.0 + cov[..., 0, 0])
+        edges = np.concatenate([[-np.inf], np.asarray(self.phi, dtype=float), [np.inf]])
+        return (edges - mean) / scale[:, None], scale
+
+    def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array:
+        (edges, scale), level = self._smoothed(mean, cov), y.astype(int)
+        rows, cuts = np.arange(len(mean)), np.concatenate([[-np.inf], np.asarray(self.phi, dtype=float), [np.inf]])
+        return truncated_log_mass(edges[rows, level], edges[rows, level + 1], (cuts[level + 1] - cuts[level]) / scale)
+
+    def expected_moment(self, mean: Array, cov: Array) -> Array:
+        edges, scale = self._smoothed(mean, cov)
+        widths = np.concatenate([[np.inf], np.diff(np.asarray(self.phi, dtype=float)), [np.inf]])
+        return np.exp(truncated_log_mass(edges[:, :-1], edges[:, 1:], widths / scale[:, None]))
+
     def constant(self, y: Array) -> Array:
         return np.bincount(y.astype(int), minlength=np.size(self.phi) + 1)[None, :] / y.size
 

@@ -364,6 +364,9 @@ class Circle(Support):
         return self.wrap(np.arctan2(moment[..., 1], moment[..., 0]) * (self.period / (2.0 * np.pi)))
 
     def variance(self, moment: Array, within: Array, between: Array) -> Array:
+        return self.variance_of(moment)
+
+    def variance_of(self, moment: Array) -> Array:
         """Return the circular variance: one minus the length of the averaged (cos, sin)."""
         return 1.0 - np.hypot(moment[..., 0], moment[..., 1])
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ggpm.families.binomial import Binomial
+from ggpm.families.special.adaptive import cholesky_root
 from ggpm.prediction.line import Line
-from ggpm.prediction.nodes import latent_nodes, semidefinite_cholesky
+from ggpm.prediction.nodes import latent_nodes
 from ggpm.prediction.roots import integer_roots
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def category_quantile(p: Predictive, trials: Array, q: float) -> Array:
 def _of_category(p: Predictive, trials: Array, j: int, q: float) -> Array:
     D = p.latent_mean.shape[1]
     order = [k for k in range(D) if k != j] + [j]
-    mean, root = p.latent_mean[:, order], semidefinite_cholesky(p.latent_cov[:, order][:, :, order])
+    mean, root = p.latent_mean[:, order], cholesky_root(p.latent_cov[:, order][:, :, order])
     own = root[:, -1, -1]
     # how the category's own latent follows the others
     follows = np.einsum("mi,mik->mk", root[:, -1, :-1], np.linalg.pinv(root[:, :-1, :-1]))

@@ -59,29 +59,12 @@ def latent_nodes(mean: Array, root: Array, U: Array, per_node: int) -> Iterator[
         of_rule = np.flatnonzero((rule == sizes).all(axis=1))
         if not sizes.all():
             for i in of_rule:
-                yield of_rule[of_rule == i], *_wide(mean[i], root[i])
+                yield of_rule[of_rule == i], *wide_nodes(mean[i], root[i])
             continue
         nodes, weights = hermite(tuple(int(n) for n in sizes))
         for part in batches(len(of_rule), len(nodes) * max(per_node, 4 * D)):
             rows = of_rule[part]
             yield rows, mean[rows, None, :] + nodes @ root[rows].swapaxes(1, 2), weights[None]
-
-
-def semidefinite_cholesky(cov: Array) -> Array:
-    """Lower triangular R with R R^T = cov (m, D, D), positive semidefinite: column by column, those without variance zero.
-
-    >>> semidefinite_cholesky(np.array([[[4.0, 2.0], [2.0, 1.0]]]))
-    array([[[2., 0.],
-            [1., 0.]]])
-    """
-    rest, root = cov.copy(), np.zeros_like(cov)
-    own = np.einsum("mjj->mj", cov)
-    for j in range(cov.shape[-1]):
-        # what is left of a variance after rounding is none
-        left = np.where(rest[:, j, j] > 1e-14 * own[:, j], rest[:, j, j], np.inf)
-        root[:, j:, j] = rest[:, j:, j] / np.sqrt(left)[:, None]
-        rest[:, j:, j:] -= root[:, j:, j, None] * root[:, None, j:, j]
-    return root
 
 
 @lru_cache(maxsize=1024)
@@ -102,7 +85,7 @@ def _hermite(n: int) -> tuple[Array, Array]:
     return hermite_e.hermegauss(n)
 
 
-def _wide(mean: Array, root: Array) -> tuple[Array, Array]:
+def wide_nodes(mean: Array, root: Array) -> tuple[Array, Array]:
     """Nodes (1, S, D) and weights (1, S) of one row whose latent is wider than the likelihood, in some direction."""
     D = len(mean)
     eta, weights = mean[None], np.ones(1)

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from ggpm.data.checks import check_level, check_whole
-from ggpm.data.rows import batches
 from ggpm.families.base import Family
-from ggpm.families.special.quadrature import centred_nodes, square_root, standard_normal_nodes
+from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, cholesky_root, expectation
 from ggpm.prediction.kinds import Ordered, kind_of
-from ggpm.prediction.nodes import semidefinite_cholesky
+from ggpm.prediction.nodes import wide_nodes
 from ggpm.prediction.regions import HighestDensityRegion, highest_density
+from ggpm.sites.densities import log_expected_prob
 
 __all__ = ["Predictive"]
 
 Array = NDArray[np.float64]
 
-# Most Newton steps when log_prob centres its nodes, against rows that never settle: where the centre is shows in the
-# accuracy of the integral, not in its value.
-MODE_STEPS = 30
-# Half as many differ from ten times as many by 1e-13 in log p (Poisson, gamma with phi = 0.01, negative binomial;
-# latent standard deviations from 0.3 to 3).
-STRETCHED_NODES = 401
+# Accuracy of expectations, relative to the largest entry of a row's moment; what the ladder of rules leaves off by more
+# than HARD is computed on nodes that resolve the likelihood all over the latent's range.
+TOLERANCE, HARD = 1e-8, 1e-6
 
 
 class Predictive:
@@ -69,15 +66,18 @@ class Predictive:
         self.latent_mean = latent_mean
         self.latent_cov = latent_cov
         self.trials = trials
-        self._root = square_root(latent_cov)
 
     @property
     def _kind(self) -> Ordered:
         return kind_of(self.family)
 
     def cholesky(self) -> Array:
-        """Lower Cholesky factors of the latent's covariances, (m, D, D); columns of directions without variance are zero."""
-        return semidefinite_cholesky(self.latent_cov)
+        """Lower Cholesky roots of the latent's covariances, (m, D, D), zero in directions without variance."""
+        return self._root
+
+    @cached_property
+    def _root(self) -> Array:
+        return cholesky_root(self.latent_cov)
 
     def __len__(self) -> int:
         return len(self.latent_mean)
@@ -116,20 +116,46 @@ class Predictive:
         >>> p.var().round(3)
         array([6.319, 6.319])
         """
-        moment = self._moment()
-        within = self._expect(lambda eta, rows: self.family.spread(eta, self._trials(rows)))
+        family, trials, centre = self.family, self.trials, self._centre()
+        if family.variance_of(centre) is not None:
+            return np.asarray(family.variance_of(self._moment()))
+        # entries of matrices have variances, not covariances
+        outer = centre.ndim == 2 and family.support.row_ndim < 2
 
-        def centred(eta: Array, rows: slice) -> Array:
-            c = self.family.moment(eta, self._trials(rows)) - moment[rows]
-            # entries of matrices have variances, not covariances
-            entries = within.ndim == 1 or self.family.support.row_ndim == 2
-            return c**2 if entries else c[..., :, None] * c[..., None, :]
+        def moments(eta: Array, rows: Rows) -> Array:
+            t = None if trials is None else trials[rows]
+            first = family.moment(eta, t) - centre[rows]
+            second = first[..., :, None] * first[..., None, :] if outer else first**2
+            parts = (first, second, family.spread(eta, t))
+            return np.concatenate([v.reshape(*eta.shape[:2], -1) for v in parts], axis=-1)
 
-        between = self._expect(centred) if within.ndim in (1, 3) else np.zeros_like(within)
-        return self.family.variance(moment, within, between)
+        size = centre[0].size if len(centre) else 1
+        found = self._expect(moments)
+        first = found[:, :size].reshape(centre.shape)
+        shape = (*centre.shape, size) if outer else centre.shape
+        count = int(np.prod(shape[1:], dtype=int))
+        between = found[:, size : size + count].reshape(shape)
+        between = between - (first[..., :, None] * first[..., None, :] if outer else first**2)
+        within = found[:, size + count :]
+        within = within.reshape(shape) if within.shape[1] == count else within[:, 0]
+        return family.variance(centre + first, within, between)
 
     def _moment(self) -> Array:
-        return self._expect(lambda eta, rows: self.family.moment(eta, self._trials(rows)))
+        closed = self.family.expected_moment(self.latent_mean, self.latent_cov)
+        if closed is not None:
+            return np.asarray(closed)
+        centre, trials = self._centre(), self.trials
+
+        def from_centre(eta: Array, rows: Rows) -> Array:
+            return self.family.moment(eta, None if trials is None else trials[rows]) - centre[rows]
+
+        return centre + self._expect(from_centre).reshape(centre.shape)
+
+    def _centre(self) -> Array:
+        """The moment at the latent's mean, or nothing where that is not finite."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            centre = self.family.moment(self.latent_mean, self.trials)
+        return np.where(np.isfinite(centre), centre, 0.0)
 
     # ---- density -----------------------------------------------------------------------------------------------
     def log_prob(self, y: Any) -> Array:
@@ -140,65 +166,7 @@ class Predictive:
         >>> p.log_prob([0, 3]).round(3)
         array([-0.963, -2.517])
         """
-        encoded = self._encode(y)
-        closed = self.family.predictive_log_prob(self.latent_mean, self.latent_cov, encoded)
-        if closed is not None:
-            return closed
-        out = np.empty(len(self))
-        if self.family.finite:
-            nodes, weights = self._nodes()
-            for rows in batches(len(self), nodes.size):
-                values = self.family.log_prob(self._place(nodes, rows), encoded[rows])
-                out[rows] = logsumexp(values, axis=0, b=weights[:, None])
-        else:
-            nodes, log_weights = centred_nodes(self.latent_mean.shape[1])
-            for rows in batches(len(self), nodes.size):
-                out[rows] = self._centred_log_prob(nodes, log_weights, encoded[rows], rows)
-        return out
-
-    def _centred_log_prob(self, nodes: Array, log_weights: Array, y: Array, rows: slice) -> Array:
-        """Quadrature with nodes centred and scaled at the mode of p(y|eta) q(eta).
-
-        With eta = mean + R e the integrand is p(y|eta) N(e|0, I); at its mode e^ the curvature is
-        H = I + R^T U R, and the nodes are e^ + H^-1/2 x, in one dimension stretched to reach the prior's tails.
-        """
-        mean, R = self.latent_mean[rows], self._root[rows]
-        e = np.zeros_like(mean)
-
-        def at(e: Array) -> Array:
-            return mean + np.einsum("...ijk,...ik->...ij", R, e)
-
-        def joint(e: Array) -> Array:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                value = self.family.log_prob(at(e), y) - 0.5 * np.sum(e**2, axis=-1)
-            return np.where(np.isfinite(value), value, -np.inf)
-
-        value, H = joint(e), None
-        step = np.ones(len(e))
-        for _ in range(MODE_STEPS):
-            eta = at(e)
-            gradient = np.einsum("ikj,ik->ij", R, self.family.u(eta, y)) - e
-            U = self.family.U(eta, y)
-            definite = U.semidefinite()
-            if not definite.all():
-                U = U.select(definite, self.family.U(eta, y, expected=True))
-            H = np.einsum("iaj,iab,ibk->ijk", R, U.dense(), R, optimize=True)
-            H[:, range(H.shape[-1]), range(H.shape[-1])] += 1.0
-            move = np.linalg.solve(H, gradient[..., None])[..., 0]
-            if np.max(np.sum(move * gradient, axis=-1)) < 1e-8:
-                break
-            trial = e + step[:, None] * move
-            new = joint(trial)
-            better = new >= value
-            e, value = np.where(better[:, None], trial, e), np.where(better, new, value)
-            step = np.where(better, np.minimum(1.0, 2.0 * step), 0.25 * step)
-        assert H is not None
-        if e.shape[1] == 1:
-            width = 1.0 / np.sqrt(H[:, 0, 0])
-            return _stretched_log_integral(lambda x: joint(x[..., None]), e[:, 0], width)
-        values, vectors = np.linalg.eigh(H)
-        placed = e + np.einsum("ijk,sk->sij", vectors / np.sqrt(values)[:, None, :], nodes)
-        return logsumexp(joint(placed) + log_weights[:, None], axis=0) - 0.5 * np.sum(np.log(values), axis=-1)
+        return log_expected_prob(self.family, self.latent_mean, self.latent_cov, self._encode(y))
 
     # ---- distribution function ---------------------------------------------------------------------------------
     def cdf(self, y: Any) -> Array:
@@ -325,35 +293,23 @@ class Predictive:
             raise ValueError(f"y has {len(encoded)} rows, the predictive distribution {len(self)}.")
         return encoded
 
-    # ---- nodes ---------------------------------------------------------------------------------------------------
-    def _nodes(self) -> tuple[Array, Array]:
-        return standard_normal_nodes(self.latent_mean.shape[1])
+    # ---- expectations --------------------------------------------------------------------------------------------
+    def _expect(self, function: Callable[[Array, Rows], Array]) -> Array:
+        """E[function(eta, rows)] for every row; function gives (S, k, ...) for nodes eta (S, k, D) of rows (k,)."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            at_mean = np.abs(function(self.latent_mean[None], np.arange(len(self)))[0]).reshape(len(self), -1)
+            spread = np.abs(self._centre()).reshape(len(self), -1)
+        scale = np.maximum(at_mean.max(axis=1, initial=0.0), spread.max(axis=1, initial=0.0))
+        scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
 
-    def _place(self, nodes: Array, rows: slice) -> Array:
-        """Nodes of the latent, (S, rows, D)."""
-        return self.latent_mean[rows] + np.einsum("ijk,sk->sij", self._root[rows], nodes)
+        def relative(eta: Array, rows: Rows) -> Array:
+            with np.errstate(over="ignore", invalid="ignore"):
+                values = function(eta, rows)
+            return values / scale[rows].reshape(-1, *[1] * (values.ndim - 2))
 
-    def _trials(self, rows: slice) -> Array | None:
-        return None if self.trials is None else self.trials[rows]
-
-    def _expect(self, function: Callable[[Array, slice], Array]) -> Array:
-        """E[function(eta)] for every row, in batches."""
-        nodes, weights = self._nodes()
-        parts = [
-            np.tensordot(weights, function(self._place(nodes, rows), rows), axes=1)
-            for rows in batches(len(self), nodes.size * max(1, self.latent_mean.shape[1]))
-        ]
-        return np.concatenate(parts)
-
-
-def _stretched_log_integral(log_f: Callable[[Array], Array], centre: Array, width: Array) -> Array:
-    """log of the integral of exp(log_f(x) - log sqrt(2 pi)) over the real line, for every row.
-
-    The trapezoidal rule in t, x = centre + width sinh(t): dense where the integrand has its peak, and still out
-    to 20 standard deviations of the prior, where likelihoods that level off keep their mass.
-    """
-    reach = np.arcsinh((20.0 + np.abs(centre)) / width)
-    tau = np.linspace(-1.0, 1.0, STRETCHED_NODES)[:, None]
-    t = reach * tau
-    values = log_f(centre + width * np.sinh(t)) + np.log(width * np.cosh(t))
-    return logsumexp(values, axis=0) + np.log(reach * (tau[1] - tau[0])) - 0.5 * np.log(2 * np.pi)
+        value, error = expectation(relative, self.latent_mean, self._root, rtol=TOLERANCE, atol=TOLERANCE)
+        hard = np.flatnonzero(error > HARD) if 1 < self.latent_mean.shape[1] <= PRODUCT_MOST else ()
+        for i in hard:
+            eta, weights = wide_nodes(self.latent_mean[i], self._root[i])
+            value[i] = np.tensordot(weights[0], relative(eta[0][:, None], np.array([i]))[:, 0], axes=1)
+        return value * scale.reshape(-1, *[1] * (value.ndim - 1))

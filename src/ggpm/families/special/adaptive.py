@@ -176,10 +176,16 @@ def expectation(
     error = np.where(root.reshape(len(root), -1).any(axis=1), np.inf, 0.0)  # nothing to be compared with yet
     rows = rows[error > 0]
     while rows.size:
-        levels[rows], moved = raised(levels[rows], np.ones((rows.size, D)), 0.5, D)
+        finer_levels, _ = raised(levels[rows], np.ones((rows.size, D)), 0.5, D)
+        # where there is no room for a finer rule in every direction, one of them would seem to settle
+        moved = np.all((finer_levels > levels[rows]) | (levels[rows] == 0), axis=1)
         rows = rows[moved]
+        if rows.size == 0:
+            break
+        levels[rows] = finer_levels[moved]
         finer = evaluate(rows)
-        difference = np.abs(finer - last[rows])
+        with np.errstate(invalid="ignore"):  # infinite expectations
+            difference = np.abs(finer - last[rows])
         apart = np.any((difference > atol + rtol * np.abs(finer)).reshape(rows.size, -1), axis=1)
         largest = np.max(difference.reshape(rows.size, -1), axis=1, initial=0.0)
         last[rows] = finer

@@ -27,6 +27,9 @@ Array = NDArray[np.float64]
 # Nodes in t lie hypot(SPACING[0], SPACING[1] s) apart, s the smallest standard deviation that matters in a row, from
 # m - hypot(RADIUS s, LEFT) to m + hypot(RADIUS s, RIGHT): outside, P and 1 - P are below 1e-8.
 SPACING = 0.42, 0.7
+# ... and closer where many latents compete: the largest of them varies less than each (probabilities of 300 exchangeable
+# classes add up to one within 5e-7 for standard deviations from 0.5 to 20).
+CROWDING = 0.7
 RADIUS, LEFT, RIGHT = 6.0, 3.5, 20.0
 # F(a; s) = E[Phi((a - G)/s)] by Gauss quadrature for the Gumbel density, with so many nodes from s upwards ...
 GUMBEL_RULES = ((30.0, 3), (16.0, 4), (10.0, 5), (6.0, 7), (4.0, 9), (3.0, 12), (2.0, 20), (1.5, 26))
@@ -64,7 +67,10 @@ def expected_logsumexp(mean: Array, var: Array, second: bool = False) -> Smoothe
     top = mean + np.hypot(RADIUS * sd, RIGHT)
     low, high = np.max(mean - np.hypot(RADIUS * sd, LEFT), axis=1), np.max(top, axis=1)
     matters = top > low[:, None]  # a latent that is certainly below the range has F = 1 there
-    step = np.hypot(SPACING[0], SPACING[1] * np.min(np.where(matters, sd, np.inf), axis=1))
+    # the largest of many latents varies less than each of them
+    crowd = 1.0 + CROWDING * np.log(np.maximum(1.0, matters.sum(axis=1) / 3.0))
+    least = np.min(np.where(matters, sd, np.inf), axis=1) / crowd
+    step = np.hypot(SPACING[0], SPACING[1] * least)
     count = np.ceil((high - low) / step).astype(int) + 1
     value, d_mean, d_var, mm = np.empty(n), np.empty((n, D)), np.empty((n, D)), np.empty((n, D, D))
     mv, vv = (np.empty((n, D, D)), np.empty((n, D, D))) if second else (None, None)
