@@ -263,8 +263,8 @@ def test_the_reader_sees_private_attributes():
 def test_the_core_is_smaller_than_the_two_engines_that_it_replaced():
     """Lines of code without comments and docstrings: exact and sparse inference of version 0.1 had 2,500 together.
 
-    What they did not do is allowed on top, 150: blocks of two and three latents by rank-one terms (`Coupling`), nodes by
-    each row's own error (`_by_nodes`), narrower starts.
+    What they did not do is allowed on top, 150: blocks of two and three latents by rank-one terms (`Coupling`), nodes
+    by each row's own error (`_by_nodes`), narrower starts.
     """
     core = [*(PACKAGE / "sites").rglob("*.py"), *(PACKAGE / "fields").rglob("*.py"), PACKAGE / "learning/engine.py"]
     assert sum(lines_of_code(path) for path in core) < 2500 + 150

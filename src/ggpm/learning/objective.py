@@ -206,6 +206,8 @@ def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Arra
     if n < SUBSET_FROM:
         return _best_start(evidence, [theta, *starts]), None
     part = evidence.sample(np.sort(np.random.default_rng(0).permutation(n)[: n // 4]))
+    # sites of the shape that all rows have: few rows could bear a better and dearer one
+    part.rule = part.rule.resolved(n, evidence.family.latent_dim, False)
     part.objective = "evidence"  # leave-one-out on few rows is a noisy guide
     start, inverse_hessian = subset_start(part, starts)
     low, high = evidence.bounds.T
