@@ -19,14 +19,6 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Number and names of the columns of X."""
-
-    count: int
-    names: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
 class Target:
     """Names of the columns of y, the kind of frame it came in, and its labels (classifiers)."""
 
@@ -63,6 +55,8 @@ def where(chunk: Chunk) -> str:
 
 def checked_inputs(chunk: Chunk, n_features: int) -> Array:
     """X of a chunk as finite numbers."""
+    if np.asarray(chunk.X).dtype.kind in "mM":  # NumPy would count in units of their resolution
+        raise ValueError(f"{where(chunk)}: X must be numbers; got times. Pass hours since a start in their place.")
     try:
         X = np.ascontiguousarray(chunk.X, dtype=np.float64)
     except (TypeError, ValueError) as err:

@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ggpm.data import frames
-from ggpm.data.checks import as_numbers, as_offset, check_squares, check_whole, refuse_masked
+from ggpm.data.checks import as_numbers, as_offset, check_whole
+from ggpm.data.columns import Columns
 from ggpm.data.door import Target
 from ggpm.data.kinds import is_dask, is_streamed
-from ggpm.data.text import Hint, Message, did_you_mean
-from ggpm.estimators.intake import columns_of, prepared, source_of, target_of
+from ggpm.data.text import Hint, Message, did_you_mean, stacklevel
+from ggpm.estimators.intake import inputs_of, offset_name, prepared, source_of, target_of
 from ggpm.estimators.output import FramedOutput
 from ggpm.families.base import Family
 from ggpm.fields.base import Field
@@ -31,7 +32,7 @@ from ggpm.fields.dense import DenseField
 from ggpm.fields.inducing.field import InducingField
 from ggpm.fields.inducing.points import Inducing
 from ggpm.fields.inducing.posterior import InducingPosterior
-from ggpm.kernels import median_distance, resolve_kernel, shorter_starts
+from ggpm.kernels import resolve_kernel, shorter_starts, used_columns
 from ggpm.learning import priors
 from ggpm.learning.fit import Fit, Search, SearchOutcome, learn, learn_in_samples
 from ggpm.learning.objective import Evidence
@@ -137,7 +138,6 @@ class GGP(FramedOutput, BaseEstimator):
 
     def _fit(self, X: Any, y: Any, offset: Any) -> Fit:
         check_whole(self.n_restarts_optimizer, "n_restarts_optimizer", 0)
-        refuse_masked(X, "X")
         if self.objective not in ("evidence", "loo"):
             raise ValueError(f"objective must be 'evidence' or 'loo'; got {self.objective!r}.")
         if not (self.optimizer is None or callable(self.optimizer) or self.optimizer == "fmin_l_bfgs_b"):
@@ -149,20 +149,19 @@ class GGP(FramedOutput, BaseEstimator):
         return self._fit_dense(X, y, offset)
 
     def _fit_dense(self, X: Any, y: Any, offset: Any) -> Fit:
-        X = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=1)
-        check_squares(X)
+        X, columns = inputs_of(self, X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         family, encoded, classes = self.resolve_family(y)
         check_consistent_length(X, encoded)
         field = DenseField(X, encoded, as_offset(offset, len(X), family.latent_dim))
-        evidence = self._evidence(family, X, field)
+        evidence = self._evidence(family, self._kernels(family, X, columns), field)
         learned = SearchOutcome(evidence)
         if self.optimizer is not None and evidence.theta.size:
             seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
-            others = shorter_starts(evidence.theta) if self.kernel is None else []
+            others = shorter_starts(evidence.kernels[0], evidence.theta) if self.kernel is None else []
             learned = learn(evidence, self._search(np.random.default_rng(seed)), others)
-        fit = learned.fit(columns_of(self), target_of(y, classes))
+        fit = learned.fit(columns, target_of(y, classes), offset_name(offset))
         field.forget()
         if fit.found is not None:
             fit.found.process.forget()
@@ -192,21 +191,36 @@ class GGP(FramedOutput, BaseEstimator):
         rng = np.random.default_rng(state.randint(2**31 - 1))
         sample = settings.sample(raw.n_rows, rng)
         family, classes, rows, picked = prepared(self, raw, y, sample, hasattr(self, "predict_proba"))
-        kernels = resolve_kernel(self.kernel, family.latent_dim, picked.X)
+        kernels = self._kernels(family, picked.X, columns)
         if Z is None:
             Z = settings.choose(picked.X, kernels, int(rng.integers(2**31 - 1)))
-        evidence = self._evidence(family, picked.X, InducingField(rows, Z, settings.jitter))
+        evidence = self._evidence(family, kernels, InducingField(rows, Z, settings.jitter))
         learned = SearchOutcome(evidence)
         if self.optimizer is not None:
             learned = learn_in_samples(evidence, settings, sample, self._search(rng))
-        return learned.fit(columns, Target(names, frames.kind_of(y), classes))
+        given = getattr(X, "offset", None) if is_streamed(X) and offset is None else offset
+        name = given if isinstance(given, str) else offset_name(given)
+        return learned.fit(columns, Target(names, frames.kind_of(y), classes), name)
 
-    def _evidence(self, family: Family, X: Array, field: Field) -> Evidence:
-        """The evidence to maximise; X are the rows that the kernel's scale is taken from."""
-        kernels = resolve_kernel(self.kernel, family.latent_dim, X)
-        names, length = priors.names_of(kernels, family), median_distance(X) if self.kernel is None else 1.0
-        prior = priors.resolve(self.priors, names, self.kernel is None, family, length)
-        return Evidence(family, kernels, field, self._resolve_inference(), self.objective, prior)
+    def _kernels(self, family: Family, X: Array, columns: Columns) -> list:
+        """The kernels to start from; X are the rows that the default one takes its scale from."""
+        kernels = resolve_kernel(self.kernel, family.latent_dim, X, columns)
+        unused = [columns.called(int(j)) for j in np.flatnonzero(~used_columns(kernels, columns.count))]
+        if unused and len(unused) < columns.count:  # a kernel that looks at nothing at all is meant so
+            warnings.warn(
+                f"no part of the kernel looks at {', '.join(unused)}: what it says of y is lost. Leave it out of X, or "
+                "add a part, such as On(RBF(), column) from ggpm.kernels.",
+                UserWarning,
+                stacklevel=stacklevel(),
+            )
+        return kernels
+
+    def _evidence(self, family: Family, kernels: list, field: Field) -> Evidence:
+        """The evidence to maximise."""
+        evidence = Evidence(family, kernels, field, self._resolve_inference(), self.objective)
+        names = priors.names_of(kernels, family)
+        evidence.priors = priors.resolve(self.priors, names, self.kernel is None, family, evidence.theta)
+        return evidence
 
     def _search(self, rng: np.random.Generator) -> Search:
         return Search(self.optimizer, self.n_restarts_optimizer, rng, self._report)
@@ -334,10 +348,25 @@ class GGP(FramedOutput, BaseEstimator):
         check_is_fitted(self)
         if is_dask(X):
             return self.predict_dist(X, offset=offset).latent()
-        refuse_masked(X, "X")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        self._require_offset(offset)
+        X, _ = inputs_of(self, X, self.fit_.columns)
         mean, cov = self.posterior_.latent(X)
+        offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
         return mean + as_offset(offset, len(X), mean.shape[1]), cov
+
+    def _require_offset(self, offset: Any) -> None:
+        """Without the offset that a model was fitted with, its predictions are for an exposure that nobody meant."""
+        if offset is None and self.fit_.offset is not None:
+            name = "" if self.fit_.offset == "offset" else f" ({self.fit_.offset})"
+            raise ValueError(
+                Message(
+                    f"the model was fitted with an offset{name}, and none is given here: pass it, ",
+                    Hint("offset=0 for none (an exposure of one)", "offset", 0),
+                    Hint("; in cross-validation by metadata routing, model.set_fit_request(offset=True)"),
+                    Hint(".set_score_request(offset=True)"),
+                    ".",
+                )
+            )
 
     def predict_dist(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
         """The predictive distribution (`Predictive`) at the rows of X; ``trials`` for counts out of N.
@@ -351,6 +380,7 @@ class GGP(FramedOutput, BaseEstimator):
         """
         if is_dask(X):
             check_is_fitted(self)
+            self._require_offset(offset)
             from ggpm.prediction.lazy import LazyPredictive
 
             return LazyPredictive(self, X, offset, trials)

@@ -196,8 +196,9 @@ class Ordinal(ScalarFamily):
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         return np.exp(self.log_prob_xi(eta, np.arange(np.size(self.phi) + 1.0)))
 
-    def constant(self, y: Array) -> Array:
-        return np.bincount(y.astype(int), minlength=np.size(self.phi) + 1)[None, :] / y.size
+    def constant(self, y: Array, weight: Array | None = None) -> Array:
+        counts = np.bincount(y.astype(int), weights=weight, minlength=np.size(self.phi) + 1)
+        return counts[None, :] / counts.sum()
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         p = self.moment(eta)

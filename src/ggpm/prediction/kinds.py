@@ -174,7 +174,7 @@ class Ordered:
 
 
 class Shares(Ordered):
-    """Counts out of a number of trials. Their region is that of the counts, for the trials given, or for one."""
+    """Counts out of a number of trials. Their region is that of the counts; without trials there is only a share."""
 
     def quantile(self, p: Predictive, q: float) -> Array:
         cdf, trials = self.cdf_given_latent(p), np.ones(len(p)) if p.trials is None else p.trials
@@ -188,6 +188,11 @@ class Shares(Ordered):
         return integer_root(excess, np.zeros(len(p)))
 
     def interval(self, p: Predictive, level: float) -> NDArray:
+        if p.trials is None:
+            raise ValueError(
+                f"an interval of {type(p.family).__name__} counts needs their number of trials: predict_dist(X, "
+                "trials=N). mean_interval(level) is that of the shares."
+            )
         return self._interval_of_draws(p, ((1 - level) / 2, (1 + level) / 2))
 
     @staticmethod
@@ -196,8 +201,15 @@ class Shares(Ordered):
 
     def columns(self, p: Predictive, level: float, names: list[str] | None, classes: NDArray | None) -> dict[str, Any]:
         mean = p.mean()
-        if mean.ndim > 1:
+        if mean.ndim > 1 and p.trials is not None:
             return super().columns(p, level, names, classes)
+        if mean.ndim > 1:  # shares have no counts to bound: their own uncertainty is what there is to say
+            names = names if names and len(names) == mean.shape[1] else [f"y{j}" for j in range(mean.shape[1])]
+            band = p.mean_interval(level)
+            shares = {f"{name}_mean": mean[:, j] for j, name in enumerate(names)}
+            for j, name in enumerate(names):
+                shares[f"{name}_mean_lower"], shares[f"{name}_mean_upper"] = band[:, j].T
+            return shares
         columns = {"mean": mean, "sd": np.sqrt(p.var())}
         if p.trials is None:  # one trial has no interval; the proportion's own uncertainty is latent
             return columns
