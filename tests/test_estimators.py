@@ -242,7 +242,7 @@ def replaced(family, row, value):
 
 
 BAD = [
-    ("poisson", replaced("poisson", 3, np.nan), "NaN"),
+    ("poisson", replaced("poisson", 3, np.inf), "infinity"),
     ("gaussian", replaced("gaussian", 3, np.inf), "infinity"),
     ("poisson", replaced("poisson", 3, -1), "negative or fractional"),
     ("poisson", replaced("poisson", 3, 0.5), "offset=log"),

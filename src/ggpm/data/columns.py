@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
@@ -134,6 +134,24 @@ class Columns:
             None if self.names is None else tuple(self.names[j] for j in at),
             None if self.members is None else tuple(self.members[j] for j in at),
         )
+
+    def extended(self, X: Any) -> Columns:
+        """The same columns with the labels of X that are new, after those that are known.
+
+        >>> learn([["a"], ["b"]])[0].extended([["c"], ["a"]]).members[0].labels
+        ('a', 'b', 'c')
+        """
+        if self.members is None or "category" not in self.kinds:
+            return self
+        members = []
+        for member, (_, raw) in zip(self.members, _split(X), strict=True):
+            if member.labels is not None:
+                seen = raw.values if raw.text is None or not isinstance(member.labels[0], str) else raw.text
+                new = [label for label in dict.fromkeys(seen.tolist()) if label is not None and label == label]
+                more = tuple(label for label in new if label not in member.labels)
+                member = replace(member, labels=member.labels + more)
+            members.append(member)
+        return replace(self, members=tuple(members))
 
     def centre(self, X: Array) -> Array:
         """A row in the middle of encoded ones: means, and for categories the label that occurs most often.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.checks import as_numbers, as_offset, check_labels, check_squares
-from ggpm.data.rows import Chunk, Rows
+from ggpm.data.rows import Chunk, Rows, with_weight
 from ggpm.data.text import Message
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class Preparation:
     family: Family
     classes: NDArray | None
     n_features: int
+    weight: Array | None = None
+    """Weights of all rows, by their numbers."""
 
     def __call__(self, chunk: Chunk) -> Chunk:
         X = checked_inputs(chunk, self.n_features)
@@ -43,6 +45,8 @@ class Preparation:
             raise ValueError(Message(f"{where(chunk)}: ", err)) from None
         if len(y) != len(X):
             raise ValueError(f"{where(chunk)}: X has {len(X)} rows and y {len(y)}. Give both the same partitions.")
+        if self.weight is not None:
+            y = with_weight(y, self.weight[chunk.start : chunk.start + len(chunk)])
         return Chunk(
             X, y, as_offset(chunk.offset, len(chunk), self.family.latent_dim, f"{where(chunk)}: offset"), chunk.start
         )

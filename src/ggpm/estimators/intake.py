@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_feature_names, check_consistent_length, validate_data
 
 from ggpm.data import columns as door
 from ggpm.data import frames
-from ggpm.data.checks import as_numbers, check_squares, refuse_masked
+from ggpm.data.checks import as_numbers, as_weight, check_squares, refuse_masked
 from ggpm.data.columns import Columns, check_finite
 from ggpm.data.door import Preparation, Target, facts_about_y, take_rows
 from ggpm.data.kinds import is_dask, is_streamed
 from ggpm.data.rows import ArrayRows, Chunk, Rows
+from ggpm.data.text import stacklevel
 from ggpm.families.base import Family
+from ggpm.families.weighted import Weighted
 
 Array = NDArray[np.float64]
 
@@ -97,8 +102,39 @@ def _named(rows: Rows, names: Any) -> Columns:
     return Columns(rows.n_features, None if names is None else tuple(map(str, names)))
 
 
+def rows_to_fit(X: Any, y: Any, offset: Any, weight: Any) -> tuple[Any, Any, Any, Array | None]:
+    """X, y, offset and weights of the rows that say something: of positive weight, and with a y; others are told.
+
+    Weights are None where all are one.
+    """
+    if is_streamed(X) or is_streamed(y):
+        if weight is not None:
+            raise ValueError("sample_weight needs rows in memory: rows in chunks (Parquet, Dask) have no weights yet.")
+        return X, y, offset, None
+    if y is None:
+        return X, y, offset, None
+    y = y if frames.kind_of(y) or isinstance(y, np.ndarray) else frames.values_of(y)
+    missing = frames.missing_rows(y)
+    if missing.all():
+        return X, y, offset, None  # nothing is left: the family says what it expects
+    check_consistent_length(X, y)
+    w = as_weight(weight, len(y))
+    keep = (w > 0) & ~missing
+    if missing.any():
+        warnings.warn(
+            f"y is missing in {missing.sum()} of {len(y)} row(s), first in row {missing.argmax()}: they are left out.",
+            UserWarning,
+            stacklevel=stacklevel(),
+        )
+    if not keep.all():
+        index = np.flatnonzero(keep)
+        X, y = _safe_indexing(X, index), _safe_indexing(y, index)
+        w, offset = w[keep], offset if offset is None else _safe_indexing(offset, index)
+    return X, y, offset, None if np.all(w == 1) else w
+
+
 def prepared(
-    estimator: Any, raw: Rows, y: Any, sample: NDArray[np.intp], labels: bool
+    estimator: Any, raw: Rows, y: Any, sample: NDArray[np.intp], labels: bool, weight: Array | None = None
 ) -> tuple[Family, NDArray | None, Rows, Chunk]:
     """The family bound to the data, the labels (classifiers), all rows encoded, and the encoded sample of them."""
     facts = raw.collect(facts_about_y, (raw.n_features, labels))
@@ -111,7 +147,11 @@ def prepared(
         family, _, classes = estimator.resolve_family(np.concatenate([picked.y, *extra]))
         family = family.with_rows(raw.n_rows)
     prepare = Preparation(family, classes, raw.n_features)
-    return family, classes, raw.prepared(prepare), prepare(picked)
+    chosen = prepare(picked)
+    if weight is not None:
+        family, y = Weighted.join(family, chosen.y, weight[np.sort(sample)])
+        chosen, prepare = replace(chosen, y=y), replace(prepare, weight=weight)
+    return family, classes, raw.prepared(prepare), chosen
 
 
 def offset_name(offset: Any) -> str | None:

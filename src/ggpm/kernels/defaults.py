@@ -20,7 +20,7 @@ DAY, YEAR = 24.0, 8766.0  # hours
 CYCLES_LEAST, PHASES_LEAST = {DAY: 3.0, YEAR: 2.0}, 4
 
 
-def default_kernel(X: Array, columns: Columns) -> sk.Kernel:
+def default_kernel(X: Array, columns: Columns, weight: Array | None = None) -> sk.Kernel:
     """Kernel for ``kernel=None``: parts for numbers together, for every time and for every category, and a constant.
 
     Numbers alone have ``ConstantKernel() * RBF() + ConstantKernel()`` with the `median_distance` of X as the length
@@ -37,23 +37,23 @@ def default_kernel(X: Array, columns: Columns) -> sk.Kernel:
     1**2 * On(RBF(length_scale=4e+03), ['height']) + 1**2 * Category('station') + 1**2
     """
     if columns.plain:
-        return sk.ConstantKernel() * _rbf(X) + sk.ConstantKernel()
+        return sk.ConstantKernel() * _rbf(X, weight) + sk.ConstantKernel()
     name = list(range(columns.count)) if columns.names is None else list(columns.names)
     at: dict[str, list[int]] = {kind: [] for kind in ("number", "category", "time")}
     for j, kind in enumerate(columns.kinds):
         at[kind if kind in at else "number"].append(j)
     parts: list[sk.Kernel] = []
     if at["number"]:
-        parts.append(On(_rbf(X[:, at["number"]]), [name[j] for j in at["number"]]))
+        parts.append(On(_rbf(X[:, at["number"]], weight), [name[j] for j in at["number"]]))
     for j in at["time"]:
-        parts.append(On(_rbf(X[:, [j]]), name[j]))
+        parts.append(On(_rbf(X[:, [j]], weight), name[j]))
         parts += [On(Cyclic(period), name[j]) for period in (DAY, YEAR) if _shows(X[:, j], period)]
     parts += [Category(name[j]) for j in at["category"]]
     return reduce(add, [sk.ConstantKernel() * part for part in parts]) + sk.ConstantKernel()
 
 
-def _rbf(X: Array) -> sk.RBF:
-    scale = median_distance(X)
+def _rbf(X: Array, weight: Array | None) -> sk.RBF:
+    scale = median_distance(X, weight=weight)
     low, high = 1e-5, 1e5
     return sk.RBF(scale, (low, high) if low * 1e3 <= scale <= high * 1e-3 else (scale * low, scale * high))
 
@@ -84,15 +84,27 @@ def shorter_starts(kernel: sk.Kernel, theta: Array) -> list[Array]:
     return out
 
 
-def median_distance(X: Array, max_rows: int = 500) -> float:
+def median_distance(X: Array, max_rows: int = 500, weight: Array | None = None) -> float:
     """Median of the positive distances between rows of X, or of a fixed subsample; 1 if there are none.
 
-    >>> median_distance(np.array([[0.0], [1.0], [3.0]]))
-    2.0
+    A pair of rows counts as often as the product of its weights.
+
+    >>> median_distance(np.array([[0.0], [1.0], [3.0]])), median_distance(np.array([[0.0], [1.0]]), weight=np.ones(2))
+    (2.0, 1.0)
     """
     X = np.atleast_2d(np.asarray(X, dtype=np.float64))
     if len(X) > max_rows:
-        X = X[np.random.default_rng(0).choice(len(X), max_rows, replace=False)]
+        chosen = np.random.default_rng(0).choice(len(X), max_rows, replace=False)
+        X, weight = X[chosen], None if weight is None else weight[chosen]
     distances = pdist(X)
-    distances = distances[distances > 0]
-    return float(np.median(distances)) if distances.size else 1.0
+    positive = distances > 0
+    if not positive.any():
+        return 1.0
+    if weight is None:
+        return float(np.median(distances[positive]))
+    i, j = np.triu_indices(len(X), 1)
+    order = np.argsort(distances[positive])
+    share = np.cumsum((weight[i] * weight[j])[positive][order])
+    share /= share[-1]
+    middle = [np.searchsorted(share, half) for half in (0.5 - 1e-12, 0.5 + 1e-12)]  # two where exactly half lies below
+    return float(np.mean(distances[positive][order][middle]))

@@ -193,17 +193,19 @@ class RowVariance:
         return self._node.shared_diag_pull(shared - own) + self._node.diag_pull(own)
 
 
-def resolve_kernel(kernel: Any, latent_dim: int, X: Array, columns: Columns | None = None) -> list[sk.Kernel]:
+def resolve_kernel(
+    kernel: Any, latent_dim: int, X: Array, columns: Columns | None = None, weight: Array | None = None
+) -> list[sk.Kernel]:
     """Kernels of the latent dimensions, as fresh clones with their columns found: one that all share, or one for each.
 
-    None means `default_kernel`.
+    None means `default_kernel`, with its scale from rows of some weight.
 
     >>> resolve_kernel(None, 3, np.array([[0.0], [4000.0], [8000.0]]))
     [1**2 * RBF(length_scale=4e+03) + 1**2]
     """
     columns = Columns(X.shape[1]) if columns is None else columns
     if kernel is None:
-        return [placed(default_kernel(X, columns), columns)]
+        return [placed(default_kernel(X, columns, weight), columns)]
     if isinstance(kernel, list | tuple):
         for j, member in enumerate(kernel):
             _check_kernel(member, f"kernel[{j}]")

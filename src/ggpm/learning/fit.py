@@ -15,6 +15,7 @@ from ggpm.data.door import Target
 from ggpm.data.rows import pick
 from ggpm.data.text import Hint, Message
 from ggpm.families.base import Family
+from ggpm.families.weighted import Weighted
 from ggpm.fields.base import Approximation, Field, Process
 from ggpm.fields.inducing.field import InducingField, InducingProcess
 from ggpm.fields.inducing.points import Inducing
@@ -59,8 +60,9 @@ class Fit:
 
     @property
     def family(self) -> Family:
-        """The learned family."""
-        return self.evidence.family
+        """The learned family, as predictions use it: for rows of weight one."""
+        family = self.evidence.family
+        return family.base if isinstance(family, Weighted) else family
 
     @property
     def kernels(self) -> list:

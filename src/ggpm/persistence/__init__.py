@@ -32,6 +32,7 @@ from ggpm.data.files import replacing
 from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks, Diagonal, Kronecker, RankOne
+from ggpm.families.weighted import Weighted
 from ggpm.fields.base import Field
 from ggpm.fields.dense import DenseField, DensePosterior, KernelMatrices
 from ggpm.fields.inducing.posterior import InducingPosterior
@@ -105,13 +106,16 @@ def _serialise(model: Any) -> bytes:
     sparse = isinstance(posterior, InducingPosterior)
     field: Any = fit.evidence.field
     arrays = _sparse_arrays(posterior) if sparse else _exact_arrays(posterior, field)
+    likelihood = fit.evidence.family
+    row_shape = list(likelihood.row_shape) if isinstance(likelihood, Weighted) and not sparse else None
     document = {
         "sha256": ZERO_DIGEST,  # first, so that the first occurrence in the file is this one
-        "format": 1 if fit.columns.plain and fit.offset is None else FORMAT,
+        "format": 1 if fit.columns.plain and fit.offset is None and row_shape is None else FORMAT,
         "ggpm": __version__,
         "estimator": type(model).__name__,
         "params": {name: pack(value, name) for name, value in model.get_params(deep=False).items()},
         "family": pack(fit.family, "family_"),
+        "weighted": row_shape,  # shape of a row of y without the weight behind it
         "kernels": [pack(kernel, "kernel_") for kernel in fit.kernels],
         "inference": pack(fit.rule, "inference"),
         "posterior": "sparse" if sparse else "exact",
@@ -220,7 +224,7 @@ def _restore(content: bytes, length: int, known: Mapping[str, Mapping[str, type]
     frame = document.get("target_kind")
     classes = _classes(kind, unpack(document.get("classes"), known), family)
     fit = Fit(
-        Evidence(family, kernels, field, method),
+        Evidence(_weighted(family, document), kernels, field, method),
         posterior,
         _number(document, "log_evidence"),
         int(_number(document, "n_iter")),
@@ -231,6 +235,15 @@ def _restore(content: bytes, length: int, known: Mapping[str, Mapping[str, type]
     )
     _try_out(fit)
     return kind.from_fit({name: unpack(value, known) for name, value in params.items()}, fit)
+
+
+def _weighted(family: Family, document: dict[str, Any]) -> Family:
+    """The family of the rows, which may have weights."""
+    shape = document.get("weighted")
+    if shape is None:
+        return family
+    require(isinstance(shape, list) and all(type(s) is int and s > 0 for s in shape), "weighted must be a shape")
+    return Weighted(family, tuple(shape))
 
 
 def _packed_columns(columns: Columns) -> Any:
@@ -358,7 +371,7 @@ def _try_out(fit: Fit) -> None:
         require(bool(np.all(np.isfinite(moment))), "the family gives no finite prediction")
         if isinstance(posterior, DensePosterior):
             y = fit.evidence.field.y[:1]  # type: ignore[attr-defined]
-            require(np.shape(family.log_prob(latent, y)) == (1,), "y does not fit the family")
+            require(np.shape(fit.evidence.family.log_prob(latent, y)) == (1,), "y does not fit the family")
 
 
 # ---- small checks ------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def training_data(model: Any) -> tuple[Array, NDArray] | None:
     field = model.fit_.evidence.field
     if not hasattr(field, "y"):
         return None
-    y = model.family_.decode(field.y)
+    y = model.fit_.evidence.family.decode(field.y)
     return field.X, (model.classes_[np.asarray(y).astype(int)] if hasattr(model, "classes_") else y)
 
 
