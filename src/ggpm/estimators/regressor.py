@@ -16,6 +16,7 @@ from ggpm.data.checks import as_weight
 from ggpm.data.kinds import is_dask
 from ggpm.estimators.base import GGP
 from ggpm.families.base import Family
+from ggpm.families.partial import Partial, partly_missing
 from ggpm.families.support import Real
 
 __all__ = ["GGPRegressor", "log_predictive_density_scorer"]
@@ -105,7 +106,11 @@ class GGPRegressor(RegressorMixin, GGP):
         Poisson()
         """
         values = frames.values_of(y)
-        family = families.get(self.family).resolve(values)
+        family = families.get(self.family)
+        if partly_missing(values).any():
+            family = Partial.resolved(family, values)
+        else:
+            family = family.resolve(values)
         return family, family.encode(values), None
 
     def predict(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:

@@ -6,25 +6,24 @@ With a Gaussian prior on a latent that equal rows share, a row of weight 2 is th
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.rows import with_weight
-from ggpm.families.base import OPTIONAL, Family
+from ggpm.families.base import Family
 from ggpm.families.curvature import Curvature, Marginals
-from ggpm.families.kinds import Support
+from ggpm.families.wrapped import Wrapped
 
 __all__ = ["Weighted", "unweighted"]
 
 Array = NDArray[np.float64]
 
 
-class Weighted(Family):
+class Weighted(Wrapped):
     """A resolved family with a weight for every row; encoded y is flat, with the weight as its last column.
 
     Parameters
@@ -41,10 +40,8 @@ class Weighted(Family):
     """
 
     def __init__(self, base: Family, row_shape: tuple[int, ...] = ()) -> None:
-        self.base = base
+        super().__init__(base)
         self.row_shape = row_shape
-        self.latent_dim = base.latent_dim
-        self.finite, self.countable = base.finite, base.countable  # type: ignore[misc]
 
     @classmethod
     def join(cls, base: Family, y: Array, weight: Array) -> tuple[Weighted, Array]:
@@ -55,36 +52,6 @@ class Weighted(Family):
         """y as the family itself takes it, and the weights."""
         return y[..., :-1].reshape(*y.shape[:-1], *self.row_shape), y[..., -1]
 
-    def has(self, name: str) -> bool:
-        # closed forms that this class does not pass on are none
-        return name in OPTIONAL and name in vars(Weighted) and self.base.has(name)
-
-    # ---- what does not know of weights -------------------------------------------------------------------------
-    @property
-    def support(self) -> Support:
-        return self.base.support
-
-    @property
-    def phi(self) -> Any:  # type: ignore[override]
-        return self.base.phi
-
-    @property
-    def phi_bounds(self) -> Any:  # type: ignore[override]
-        return self.base.phi_bounds
-
-    @property
-    def log_hyper(self) -> Array:
-        return self.base.log_hyper
-
-    @property
-    def log_hyper_bounds(self) -> Array:
-        return self.base.log_hyper_bounds
-
-    def with_log_hyper(self, value: Array) -> Self:
-        out = copy.copy(self)
-        out.base = self.base.with_log_hyper(value)
-        return out
-
     def decode(self, y: Array) -> Array:
         return self.base.decode(self.split(y)[0])
 
@@ -93,15 +60,6 @@ class Weighted(Family):
 
     def expansion_pullback(self, y: Array, cotangent: Array) -> Array:
         return self.base.expansion_pullback(self.split(y)[0], cotangent)
-
-    def moment(self, eta: Array, trials: Array | None = None) -> Array:
-        return self.base.moment(eta, trials)
-
-    def spread(self, eta: Array, trials: Array | None = None) -> Array:
-        return self.base.spread(eta, trials)
-
-    def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
-        return self.base.sample(eta, rng, trials)
 
     # ---- what counts w times -----------------------------------------------------------------------------------
     def log_prob(self, eta: Array, y: Array) -> Array:

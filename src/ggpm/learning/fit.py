@@ -15,7 +15,7 @@ from ggpm.data.door import Target
 from ggpm.data.rows import pick
 from ggpm.data.text import Hint, Message
 from ggpm.families.base import Family
-from ggpm.families.weighted import Weighted
+from ggpm.families.wrapped import unwrapped
 from ggpm.fields.base import Approximation, Field, Process
 from ggpm.fields.inducing.field import InducingField, InducingProcess
 from ggpm.fields.inducing.points import Inducing
@@ -61,8 +61,7 @@ class Fit:
     @property
     def family(self) -> Family:
         """The learned family, as predictions use it: for rows of weight one."""
-        family = self.evidence.family
-        return family.base if isinstance(family, Weighted) else family
+        return unwrapped(self.evidence.family)
 
     @property
     def kernels(self) -> list:

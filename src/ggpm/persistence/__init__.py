@@ -32,6 +32,7 @@ from ggpm.data.files import replacing
 from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks, Diagonal, Kronecker, RankOne
+from ggpm.families.partial import KNOWN, Partial
 from ggpm.families.weighted import Weighted
 from ggpm.fields.base import Field
 from ggpm.fields.dense import DenseField, DensePosterior, KernelMatrices
@@ -108,14 +109,16 @@ def _serialise(model: Any) -> bytes:
     arrays = _sparse_arrays(posterior) if sparse else _exact_arrays(posterior, field)
     likelihood = fit.evidence.family
     row_shape = list(likelihood.row_shape) if isinstance(likelihood, Weighted) and not sparse else None
+    partial = likelihood.base if isinstance(likelihood, Weighted) else likelihood
     document = {
         "sha256": ZERO_DIGEST,  # first, so that the first occurrence in the file is this one
-        "format": 1 if fit.columns.plain and fit.offset is None and row_shape is None else FORMAT,
+        "format": 1 if fit.columns.plain and fit.offset is None and likelihood is fit.family else FORMAT,
         "ggpm": __version__,
         "estimator": type(model).__name__,
         "params": {name: pack(value, name) for name, value in model.get_params(deep=False).items()},
         "family": pack(fit.family, "family_"),
         "weighted": row_shape,  # shape of a row of y without the weight behind it
+        "partial": not sparse and isinstance(partial, Partial),  # whether parts of y may be missing
         "kernels": [pack(kernel, "kernel_") for kernel in fit.kernels],
         "inference": pack(fit.rule, "inference"),
         "posterior": "sparse" if sparse else "exact",
@@ -224,7 +227,7 @@ def _restore(content: bytes, length: int, known: Mapping[str, Mapping[str, type]
     frame = document.get("target_kind")
     classes = _classes(kind, unpack(document.get("classes"), known), family)
     fit = Fit(
-        Evidence(_weighted(family, document), kernels, field, method),
+        Evidence(_likelihood(family, document), kernels, field, method),
         posterior,
         _number(document, "log_evidence"),
         int(_number(document, "n_iter")),
@@ -237,9 +240,12 @@ def _restore(content: bytes, length: int, known: Mapping[str, Mapping[str, type]
     return kind.from_fit({name: unpack(value, known) for name, value in params.items()}, fit)
 
 
-def _weighted(family: Family, document: dict[str, Any]) -> Family:
-    """The family of the rows, which may have weights."""
+def _likelihood(family: Family, document: dict[str, Any]) -> Family:
+    """The family of the rows, of which parts may be missing, and which may have weights."""
     shape = document.get("weighted")
+    if document.get("partial") is True:
+        require(type(family) in KNOWN, "parts of this family's y cannot be missing")
+        family = Partial(family)
     if shape is None:
         return family
     require(isinstance(shape, list) and all(type(s) is int and s > 0 for s in shape), "weighted must be a shape")
