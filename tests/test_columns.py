@@ -185,3 +185,11 @@ def test_odd_types_are_named():
     with pytest.raises(ValueError, match="months or years have no fixed length"):
         hours(np.array([1, 2], dtype="timedelta64[M]"))
     assert Columns(1, None, (Column(None, "duration"),)).plain is False
+
+
+def test_frames_without_columns_or_with_two_of_a_name():
+    with pytest.raises(ValueError, match=r"0 feature\(s\)"):
+        GGPRegressor("poisson").fit(pd.DataFrame(index=range(N)), Y)
+    twice = pd.DataFrame(np.ones((N, 2)), columns=["a", "a"])
+    with pytest.raises(ValueError, match="more than one column 'a'"):
+        GGPRegressor("poisson").fit(twice, Y)

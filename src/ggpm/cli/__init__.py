@@ -91,6 +91,7 @@ LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
 )
 @click.option("--order", help="Grades, lowest first, separated by commas.")
 @click.option("--offset", help="Column added to the latent (for counts: the logarithm of the exposure).")
+@click.option("--weight", help="Column of weights: how many times each row counts.")
 @click.option(
     "--inference",
     default="laplace",
@@ -115,7 +116,8 @@ def fit(data: str, target: str, family: str, out: str, as_json: bool, **options:
         return _fit_streamed(data, targets, family, out, as_json, options)
     table = read_table(data)
     offset = None if options["offset"] is None else _numbers(table, options["offset"], data)
-    exclude = [*targets, *([options["offset"]] if options["offset"] else [])]
+    weight = None if options["weight"] is None else _numbers(table, options["weight"], data)
+    exclude = [*targets, *(name for name in (options["offset"], options["weight"]) if name)]
     with warnings_told():
         X = features_of(table, options["features"], exclude=exclude, path=data)
     model = _estimator(family, options)
@@ -124,10 +126,10 @@ def fit(data: str, target: str, family: str, out: str, as_json: bool, **options:
         raise click.UsageError("--family bernoulli has two classes, the target has more. Try --family categorical.")
     with warnings_told(), Waiting(f"fitting {family} to {len(X)} rows") as bar:
         try:
-            _watched(model, bar).fit(X, y, offset=offset)
+            _watched(model, bar).fit(X, y, weight, offset=offset)
         except ValueError as error:
             raise ValueError(Message(f"{data}, target {target!r}: ", error)) from error
-    features, score = list(map(str, X.columns)), float(model.score(X, y, offset=offset))
+    features, score = list(map(str, X.columns)), float(model.score(X, y, weight, offset=offset))
     told = {"family": family, "rows": len(X), "features": features, "target": targets, "training_score": score}
     _finish(model, out, as_json, told)
 
@@ -136,6 +138,8 @@ def _fit_streamed(data: str, targets: list[str], family: str, out: str, as_json:
     """A sparse fit to a Parquet file that need not fit into memory: its rows are read in chunks, pass by pass."""
     from ggpm.data.parquet import ParquetRows, column_names, numeric_columns
 
+    if options["weight"]:
+        raise click.UsageError("--weight needs rows in memory: leave out --inducing, or store the table as CSV.")
     given = split_columns(options["features"]) if options["features"] else None
     features = given or [name for name in numeric_columns(data) if name not in (*targets, options["offset"])]
     lost = [name for name in column_names(data) if name not in (*features, *targets, options["offset"])]

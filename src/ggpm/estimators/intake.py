@@ -44,8 +44,9 @@ def inputs_of(checked: Any, X: Any, known: Columns | None = None) -> tuple[Array
         check_finite(X, columns)
     else:
         X = X if frames.kind_of(X) or isinstance(X, np.ndarray) else np.array(X, dtype=object)
-        if len(X) == 0:
-            raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}) while a minimum of 1 is required.")
+        for count, what in zip(X.shape, ("sample", "feature")):
+            if count == 0:
+                raise ValueError(f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required.")
         try:
             validate_data(checked, X, skip_check_array=True, **settings)
         except ValueError as error:  # scikit-learn does not say which columns are in another order

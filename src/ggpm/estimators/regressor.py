@@ -33,7 +33,8 @@ class GGPRegressor(RegressorMixin, GGP):
         What an output is: a name such as "von_mises", "dirichlet", "poisson", or an instance from `ggpm.families`.
     kernel : scikit-learn kernel, list of kernels or None
         One kernel shared by all latent dimensions, or a list with one per dimension. None means a learned
-        ``ConstantKernel() * RBF() + ConstantKernel()``.
+        ``ConstantKernel() * RBF() + ConstantKernel()``, with further parts for times and categories. `On`, `Category`,
+        `Sphere` and `Cyclic` from `ggpm.kernels` are kernels on columns of a data frame.
     inference : "laplace", "taylor", "variational" or an object such as ``Taylor(expansion=...)``
     objective : "evidence" or "loo"
         What the hyperparameters maximise: the log evidence (variational: its lower bound), or the sum of the
