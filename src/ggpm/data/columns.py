@@ -207,9 +207,6 @@ def learn(X: Any, names: Sequence[str] | None = None) -> tuple[Columns, Array]:
     array([[24.],
            [48.]])
     """
-    if names is not None and len(set(names)) < len(names):
-        twice = next(name for name in names if list(names).count(name) > 1)
-        raise ValueError(f"X has more than one column {twice!r}: rename or drop all but one.")
     split = list(_split(X))
     known = Columns(len(split), None if names is None else tuple(names))
     members, values = [], []
