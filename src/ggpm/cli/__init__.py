@@ -22,7 +22,7 @@ except ImportError:
 import numpy as np
 
 from ggpm import __version__
-from ggpm.cli.terminal import Fault, Waiting, in_flags, plain, tell, warnings_told
+from ggpm.cli.terminal import Fault, Waiting, in_flags, plain, tell, warn, warnings_told
 from ggpm.data.tables import (
     TableError,
     column_as_numbers,
@@ -70,6 +70,7 @@ def main() -> None:
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on the standard output.")
 MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False))
 DATA = click.argument("data", type=click.Path(exists=True, dir_okay=False))
+OFFSET = click.option("--offset", help="Column added to the latent, 0 for none; by default that of the fit.")
 LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
 
 
@@ -78,7 +79,7 @@ LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
 @DATA
 @click.option("--target", required=True, help="Column to predict; several, separated by commas, for vectors.")
 @click.option("--family", required=True, help="What an output is; see `ggpm families`.")
-@click.option("--features", help="Input columns, separated by commas; by default all other numeric columns.")
+@click.option("--features", help="Input columns, separated by commas; by default all other columns.")
 @click.option(
     "--units",
     callback=lambda context, option, text: _units(text),
@@ -90,6 +91,7 @@ LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
 )
 @click.option("--order", help="Grades, lowest first, separated by commas.")
 @click.option("--offset", help="Column added to the latent (for counts: the logarithm of the exposure).")
+@click.option("--weight", help="Column of weights: how many times each row counts.")
 @click.option(
     "--inference",
     default="laplace",
@@ -113,30 +115,36 @@ def fit(data: str, target: str, family: str, out: str, as_json: bool, **options:
     if options["inducing"] is not None and _is_parquet(data):
         return _fit_streamed(data, targets, family, out, as_json, options)
     table = read_table(data)
-    offset = None if options["offset"] is None else column_as_numbers(table, options["offset"], data)
-    X = features_of(
-        table, options["features"], exclude=[*targets, *([options["offset"]] if options["offset"] else [])], path=data
-    )
+    offset = None if options["offset"] is None else _numbers(table, options["offset"], data)
+    weight = None if options["weight"] is None else _numbers(table, options["weight"], data)
+    exclude = [*targets, *(name for name in (options["offset"], options["weight"]) if name)]
+    with warnings_told():
+        X = features_of(table, options["features"], exclude=exclude, path=data)
     model = _estimator(family, options)
     y = target_of(table, targets, labels=family in CLASSIFIERS, path=data)
     if family == "bernoulli" and len(set(np.asarray(y).ravel().tolist())) > 2:
         raise click.UsageError("--family bernoulli has two classes, the target has more. Try --family categorical.")
     with warnings_told(), Waiting(f"fitting {family} to {len(X)} rows") as bar:
         try:
-            _watched(model, bar).fit(X, y, offset=offset)
+            _watched(model, bar).fit(X, y, weight, offset=offset)
         except ValueError as error:
             raise ValueError(Message(f"{data}, target {target!r}: ", error)) from error
-    features, score = list(map(str, X.columns)), float(model.score(X, y, offset=offset))
+    features, score = list(map(str, X.columns)), float(model.score(X, y, weight, offset=offset))
     told = {"family": family, "rows": len(X), "features": features, "target": targets, "training_score": score}
     _finish(model, out, as_json, told)
 
 
 def _fit_streamed(data: str, targets: list[str], family: str, out: str, as_json: bool, options: dict[str, Any]) -> None:
     """A sparse fit to a Parquet file that need not fit into memory: its rows are read in chunks, pass by pass."""
-    from ggpm.data.parquet import ParquetRows, numeric_columns
+    from ggpm.data.parquet import ParquetRows, column_names, numeric_columns
 
+    if options["weight"]:
+        raise click.UsageError("--weight needs rows in memory: leave out --inducing, or store the table as CSV.")
     given = split_columns(options["features"]) if options["features"] else None
     features = given or [name for name in numeric_columns(data) if name not in (*targets, options["offset"])]
+    lost = [name for name in column_names(data) if name not in (*features, *targets, options["offset"])]
+    if lost and given is None:
+        warn(f"rows in chunks must be numbers; left out: {', '.join(lost)}. Without --inducing they are used.")
     rows = ParquetRows(data, features, targets[0] if len(targets) == 1 else targets, options["offset"])
     model = _estimator(family, options)
     with warnings_told(), Waiting(f"fitting {family} to {rows.n_rows} rows, in chunks") as bar:
@@ -233,28 +241,42 @@ def _units(text: str | None) -> str | tuple[float, float] | None:
 )
 @click.option("--keep", help="Columns of DATA to copy before the predictions, separated by commas; `all` for all.")
 @click.option("--level", default=0.9, show_default=True, type=LEVEL, help="Probability of intervals, arcs and sets.")
-@click.option("--offset", help="Column added to the latent.")
+@OFFSET
+@click.option("--trials", help="Counts out of N: the column with N, or one number.")
 @JSON
 def predict(
-    model: str, data: str, out: str | None, keep: str | None, level: float, offset: str | None, as_json: bool
-) -> None:
+    model: str, data: str, out: str | None, keep: str | None, level: float, offset: str | None, trials: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Predictions with their uncertainty, one row per row of DATA and in its order.
+
+    Rows in which an input is missing have no prediction: their columns stay empty.
 
     ggpm predict model.ggpm new.csv --keep station,hour --out predictions.csv
 
     From Parquet to Parquet, rows are read and written in chunks: neither file need fit into memory.
     """
-    if out is not None and _is_parquet(data) and _is_parquet(out):
+    if out is not None and _is_parquet(data) and _is_parquet(out) and trials is None:
         from ggpm.data.parquet import column_names, predict_parquet
 
         kept = [] if keep is None else column_names(data) if keep == "all" else split_columns(keep)
-        rows = predict_parquet(_load(model), data, out, offset=offset, level=level, keep=kept)
+        given: Any = 0 if offset == "0" else offset
+        rows = predict_parquet(_load(model), data, out, offset=given, level=level, keep=kept)
         return tell({"out": out, "rows": rows}, as_json)
-    fitted, table, X = _load_with(model, data)
-    extra = None if offset is None else column_as_numbers(table, offset, data)
+    fitted, table, X = _load_with(model, data, gaps=True)
     kept = kept_columns(table, keep, path=data)
-    with Waiting(f"predicting {len(X)} rows"):
-        summary = side_by_side(kept, fitted.summary(X, level=level, offset=extra))
+    whole = X.notna().all(axis=1).to_numpy()
+    if not whole.any():
+        raise TableError(f"{data}: no row has all inputs, {', '.join(X.columns)}.")
+    extra = _offset_of(fitted, table[whole], offset, data)
+    counts = None if trials is None else float(trials) if _is_number(trials) else _numbers(table[whole], trials, data)
+    with warnings_told(), Waiting(f"predicting {len(X)} rows"):
+        summary = fitted.summary(X[whole], level=level, offset=extra, trials=counts)
+    if not whole.all():
+        gaps = ", ".join(f"{name} in {X[name].isna().sum()}" for name in X.columns[X.isna().any()])
+        warn(f"{np.sum(~whole)} of {len(X)} rows have no prediction, because inputs are missing: {gaps}.")
+        summary = summary.reindex(X.index)
+    summary = side_by_side(kept, summary)
     if out is not None:
         write_table(summary, out)
         tell({"out": out, "rows": len(summary), "columns": list(summary.columns)}, as_json)
@@ -273,14 +295,43 @@ def _load(path: str) -> Any:
         raise LoadError(f"{path}: {error}") from error
 
 
-def _load_with(model: str, data: str) -> tuple[Any, Any, Any]:
+def _numbers(table: Any, name: str, data: str) -> Any:
+    """A column of numbers with its name, which the model remembers."""
+    import pandas as pd
+
+    return pd.Series(column_as_numbers(table, name, data), name=name)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _offset_of(fitted: Any, table: Any, offset: str | None, data: str) -> Any:
+    """The offset of new rows: the column that is named, 0 for none, or the one that the model was fitted with."""
+    if offset == "0" and offset not in table.columns:
+        return 0.0
+    name = fitted.fit_.offset if offset is None else offset
+    if offset is None and name is not None and name not in table.columns:
+        raise TableError(
+            f"{data}: the model was fitted with the offset {name!r}, and there is no such column. Give --offset "
+            "COLUMN, or --offset 0 for none."
+        )
+    return None if name is None else _numbers(table, name, data)
+
+
+def _load_with(model: str, data: str, gaps: bool = False) -> tuple[Any, Any, Any]:
     """A model, a table, and the table's columns that the model needs."""
     fitted = _load(model)
     table = read_table(data)
     names = getattr(fitted, "feature_names_in_", None)
     if names is None:
         raise ValueError(f"{model} was fitted without column names; use it from Python.")
-    return fitted, table, features_of(table, ",".join(map(str, names)), exclude=[], path=data)
+    columns = fitted.fit_.columns
+    return fitted, table, features_of(table, list(map(str, names)), exclude=[], path=data, like=columns, gaps=gaps)
 
 
 def _target(fitted: Any, table: Any, target: str | None, data: str) -> tuple[list[str], Any]:
@@ -298,7 +349,7 @@ def _target(fitted: Any, table: Any, target: str | None, data: str) -> tuple[lis
 @DATA
 @click.option("--target", help="Target column(s); by default those of the fit.")
 @click.option("--level", default=0.9, show_default=True, type=LEVEL, help="Level of the coverage.")
-@click.option("--offset", help="Column added to the latent.")
+@OFFSET
 @click.option("--calibration", "report", is_flag=True, help="Also coverage at four levels, PIT moments, Brier, CRPS.")
 @JSON
 def evaluate(
@@ -309,8 +360,8 @@ def evaluate(
 
     fitted, table, X = _load_with(model, data)
     names, y = _target(fitted, table, target, data)
-    extra = None if offset is None else column_as_numbers(table, offset, data)
-    with Waiting(f"evaluating {len(X)} rows"):
+    extra = _offset_of(fitted, table, offset, data)
+    with warnings_told(), Waiting(f"evaluating {len(X)} rows"):
         try:
             result = measure(fitted, X, y, level=level, offset=extra)
             if report:
@@ -355,7 +406,8 @@ def plot(
             raise click.UsageError(f"--kind {chosen} needs --data: rows that were not fitted.")
         fitted, table, X = _load_with(model, data)
         y = _target(fitted, table, target, data)[1]
-        ax = {"pit": plotting.plot_pit, "calibration": plotting.plot_calibration}[chosen](fitted, X, y)
+        draw_check = {"pit": plotting.plot_pit, "calibration": plotting.plot_calibration}[chosen]
+        ax = draw_check(fitted, X, y, offset=_offset_of(fitted, table, None, data))
     elif chosen == "evidence":
         ax = plotting.plot_evidence(fitted)
     elif chosen == "classes":

@@ -80,7 +80,12 @@ def warnings_told() -> Iterator[None]:
         yield
     told = [in_flags(w.message) for w in caught if isinstance(w.message, UserWarning)]
     for warning in dict.fromkeys(told):
-        err.print(f"[yellow]Warning:[/] {plain(warning)}", highlight=False, soft_wrap=True)
+        warn(warning)
+
+
+def warn(text: str) -> None:
+    """A line on the standard error stream."""
+    err.print(f"[yellow]Warning:[/] {plain(text)}", highlight=False, soft_wrap=True)
 
 
 def in_flags(told: BaseException) -> str:
@@ -106,6 +111,8 @@ def _option(hint: Hint) -> str:
         return f"leave out {flag}"
     if value is ...:
         return f"Give {flag}"
+    if hint.setting == "offset" and value == 0:
+        return f"{flag} 0 for none"
     if hint.setting == "offset":
         return f"{flag}, a column of {value}"
     return f"{flag} {','.join(map(str, value)) if isinstance(value, tuple) else value}"

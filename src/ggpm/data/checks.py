@@ -82,6 +82,26 @@ def as_offset(offset: Any, n: int, D: int, name: str = "offset") -> NDArray[np.f
     return np.broadcast_to(out, (n, D)).copy()
 
 
+def as_weight(weight: Any, n: int, name: str = "sample_weight") -> NDArray[np.float64]:
+    """Weights of n rows, (n,): not negative, not all zero; None is one for each.
+
+    >>> as_weight(None, 2), as_weight([1, 0.5], 2)
+    (array([1., 1.]), array([1. , 0.5]))
+    """
+    if weight is None:
+        return np.ones(n)
+    out = as_numbers(weight, name, "one number per row")
+    out = np.full(n, out) if out.ndim == 0 else out
+    if out.shape != (n,):
+        raise ValueError(f"{name} must have shape ({n},); got {out.shape}.")
+    bad = np.flatnonzero(~(np.isfinite(out) & (out >= 0)))
+    if bad.size:
+        raise ValueError(f"{name} must be finite and not negative; row {bad[0]} has {out[bad[0]]:g}.")
+    if not out.any():
+        raise ValueError(f"{name} must be positive in some row; got zeros alone.")
+    return out
+
+
 def check_whole(value: Any, name: str, least: int) -> None:
     """Raise ValueError unless the value is a whole number from ``least`` on.
 

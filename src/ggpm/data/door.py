@@ -9,21 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.checks import as_numbers, as_offset, check_labels, check_squares
-from ggpm.data.rows import Chunk, Rows
+from ggpm.data.rows import Chunk, Rows, with_weight
 from ggpm.data.text import Message
 
 if TYPE_CHECKING:
     from ggpm.families.base import Family
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Number and names of the columns of X."""
-
-    count: int
-    names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +34,8 @@ class Preparation:
     family: Family
     classes: NDArray | None
     n_features: int
+    weight: Array | None = None
+    """Weights of all rows, by their numbers."""
 
     def __call__(self, chunk: Chunk) -> Chunk:
         X = checked_inputs(chunk, self.n_features)
@@ -51,6 +45,8 @@ class Preparation:
             raise ValueError(Message(f"{where(chunk)}: ", err)) from None
         if len(y) != len(X):
             raise ValueError(f"{where(chunk)}: X has {len(X)} rows and y {len(y)}. Give both the same partitions.")
+        if self.weight is not None:
+            y = with_weight(y, self.weight[chunk.start : chunk.start + len(chunk)])
         return Chunk(
             X, y, as_offset(chunk.offset, len(chunk), self.family.latent_dim, f"{where(chunk)}: offset"), chunk.start
         )
@@ -63,6 +59,8 @@ def where(chunk: Chunk) -> str:
 
 def checked_inputs(chunk: Chunk, n_features: int) -> Array:
     """X of a chunk as finite numbers."""
+    if np.asarray(chunk.X).dtype.kind in "mM":  # NumPy would count in units of their resolution
+        raise ValueError(f"{where(chunk)}: X must be numbers; got times. Pass hours since a start in their place.")
     try:
         X = np.ascontiguousarray(chunk.X, dtype=np.float64)
     except (TypeError, ValueError) as err:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.checks import as_array
@@ -46,6 +47,27 @@ def values_of(data: Any) -> Any:
     if data is None:
         return None
     return data.to_numpy() if kind_of(data) else as_array(data, "y")
+
+
+def missing_rows(data: Any) -> NDArray:
+    """Mask of the rows of outputs in which every entry is missing, (n,).
+
+    >>> missing_rows(np.array([[1.0, np.nan], [np.nan, np.nan]]))
+    array([False,  True])
+    """
+    kind = kind_of(data)
+    if kind == "pandas":
+        mask = data.isna().to_numpy()
+    elif kind == "polars":
+        mask = (data if hasattr(data, "columns") else data.to_frame()).to_pandas().isna().to_numpy()
+    elif data.dtype.kind == "f":
+        mask = np.isnan(data)
+    elif data.dtype == object:
+        flat = [value is None or (isinstance(value, float) and value != value) for value in data.ravel()]
+        mask = np.array(flat, dtype=bool).reshape(data.shape)
+    else:
+        return np.zeros(len(data), dtype=bool)
+    return mask.reshape(len(mask), -1).all(axis=1)
 
 
 def order_of(data: Any) -> list | None:

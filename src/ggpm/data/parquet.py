@@ -151,7 +151,7 @@ def predict_parquet(
     out: str | os.PathLike,
     *,
     features: Sequence[str] | None = None,
-    offset: str | Sequence[str] | None = None,
+    offset: str | Sequence[str] | float | None = None,
     level: float = 0.9,
     keep: Sequence[str] = (),
     chunk_rows: int = 65_536,
@@ -168,7 +168,8 @@ def predict_parquet(
         Replaced only once everything is written: after an error it is as it was before.
     features : list of column names, optional
         By default those that the model was fitted with.
-    offset : column name or list of names, optional
+    offset : column name, list of names, or 0 for none, optional
+        By default the column that the model was fitted with.
     level : float
         Probability of intervals, arcs and sets.
     keep : column names to copy from the input
@@ -195,7 +196,10 @@ def predict_parquet(
     names = list(features) if features is not None else list(getattr(model, "feature_names_in_", []))
     if not names:
         raise ValueError("features must name the columns of X: the model was fitted without column names.")
-    columns, known = list(dict.fromkeys([*names, *_listed(offset), *keep])), column_names(path)
+    known = column_names(path)
+    if offset is None and model.fit_.offset in known:
+        offset = model.fit_.offset
+    columns = list(dict.fromkeys([*names, *([] if offset == 0 else _listed(offset)), *keep]))
     for name in keep:
         if name not in known:
             raise ValueError(f"keep must name columns of {path}; there is no {name!r}.{did_you_mean(name, known)}")
@@ -222,12 +226,10 @@ def predict_parquet(
 
 
 def _summary(model: Any, batch: Any, names: list[str], offset: Any, level: float) -> Any:
-    X: Any = _matrix(batch, names)
-    if hasattr(model, "feature_names_in_"):  # scikit-learn compares names where it knows them
-        import pandas as pd
-
-        X = pd.DataFrame(X, columns=names)
-    return model.summary(X, level=level, offset=None if offset is None else _values(batch, offset))
+    # scikit-learn compares names where it knows them
+    X: Any = batch.select(names).to_pandas() if hasattr(model, "feature_names_in_") else _matrix(batch, names)
+    offset = 0.0 if offset == 0 else None if offset is None else _values(batch, offset)
+    return model.summary(X, level=level, offset=offset)
 
 
 @contextlib.contextmanager
@@ -258,7 +260,7 @@ def _open(name: str) -> Any:
         raise ValueError(f"{name} is not a Parquet file ({err}).") from None
 
 
-def _listed(names: str | Sequence[str] | None) -> list[str]:
+def _listed(names: Any) -> list[str]:
     return [] if names is None else [names] if isinstance(names, str) else list(names)
 
 
@@ -276,8 +278,16 @@ def _values(batch: Any, names: str | Sequence[str]) -> NDArray:
 
 def _matrix(batch: Any, names: list[str]) -> Array:
     """Columns as numbers, (c, k); missing values become NaN, which the check of the rows names."""
-    try:
-        columns = [batch.column(n).to_numpy(zero_copy_only=False).astype(np.float64) for n in names]
-    except (TypeError, ValueError) as err:
-        raise ValueError(f"columns {', '.join(names)} must be numbers ({err}).") from None
+    columns = []
+    for name in names:
+        values = batch.column(name).to_numpy(zero_copy_only=False)
+        if values.dtype.kind in "mM":  # NumPy would count in units of their resolution
+            raise ValueError(
+                f"column {name} must be numbers where rows are read in chunks; got times ({values.dtype}). Store hours "
+                "since a start."
+            )
+        try:
+            columns.append(values.astype(np.float64))
+        except (TypeError, ValueError) as err:
+            raise ValueError(f"column {name} must be numbers where rows are read in chunks ({err}).") from None
     return np.stack(columns, axis=1)

@@ -45,6 +45,16 @@ def pick(n: int, size: int, rng: np.random.Generator) -> NDArray[np.intp]:
     return np.arange(n) if size >= n else np.sort(rng.choice(n, size, replace=False))
 
 
+def with_weight(y: Array, weight: Array) -> Array:
+    """Encoded y with the weights of its rows as the last column; rows are flat then.
+
+    >>> with_weight(np.array([3.0, 0.0]), np.array([2.0, 0.5]))
+    array([[3. , 2. ],
+           [0. , 0.5]])
+    """
+    return np.concatenate([y.reshape(len(y), -1), weight[:, None]], axis=1)
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Some consecutive rows as inference sees them."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import itertools
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm.data.columns import Columns
 from ggpm.data.files import replacing
-from ggpm.data.text import did_you_mean
+from ggpm.data.text import did_you_mean, stacklevel
 
 __all__ = [
     "TableError", "beside", "column_as_numbers", "features_of", "kept_columns", "read_table", "side_by_side",
@@ -78,6 +82,13 @@ def _read_csv(path: Path) -> Any:
         raise TableError(f"{path}: more than {MAX_COLUMNS} columns; is this a table?")
     if b"\0" in header:
         raise TableError(f"{path}: not a readable CSV file (its first line has zero bytes).")
+    with open(path, encoding="utf-8", errors="replace", newline="") as file:
+        names, first = ([*itertools.islice(filter(None, csv.reader(file)), 2), [], []])[:2]
+    # pandas would take the first field for a label of the row; longer rows further down it refuses by itself
+    if len(first) > len(names):
+        raise TableError(
+            f"{path}: row 1 has {len(first)} fields, the header {len(names)}: values would stand under the wrong names."
+        )
     return pd.read_csv(path, encoding="utf-8", low_memory=False)
 
 
@@ -149,23 +160,99 @@ def column_as_numbers(table: Any, name: str, path: Any) -> NDArray[np.float64]:
     return values
 
 
-def features_of(table: Any, names: str | None, *, exclude: Sequence[str], path: Any) -> Any:
-    """The input columns as a data frame of numbers: those named, or all numeric ones that are not excluded.
+def features_of(
+    table: Any, names: str | Sequence[str] | None, *, exclude: Sequence[str], path: Any, like: Columns | None = None,
+    gaps: bool = False,
+) -> Any:  # fmt: skip
+    """The input columns as a data frame of numbers, booleans, labels and times: those named, or all not excluded.
+
+    Without names, columns that only number the rows and text that differs in every row are left out, with a warning.
+    ``like`` are the columns of a fitted model, which say what each one holds; ``gaps`` lets values be missing.
 
     >>> import pandas
-    >>> table = pandas.DataFrame({"hour": [1, 2], "station": ["a", "b"], "wind": [3, 4]})
+    >>> table = pandas.DataFrame({"hour": [1, 2, 3], "station": ["a", "b", "a"], "wind": [3, 4, 5]})
     >>> features_of(table, None, exclude=["wind"], path="t.csv").columns.tolist()
-    ['hour']
+    ['hour', 'station']
     """
     import pandas as pd
 
     if names is None:
-        chosen = [str(c) for c in table.columns if c not in exclude and pd.api.types.is_numeric_dtype(table[c])]
+        chosen = [str(c) for c in table.columns if c not in exclude]
+        useless = {name: why for name in chosen if (why := _useless(table[name])) is not None}
+        chosen = [name for name in chosen if name not in useless]
         if not chosen:
-            raise TableError(f"{path}: there is no numeric column beside the target. Name the inputs with --features.")
+            raise TableError(f"{path}: there is no column of use beside the target. Name the inputs with --features.")
+        if useless:
+            told = "; ".join(f"{name!r} {why}" for name, why in useless.items())
+            warnings.warn(f"left out: {told}. To use it, name it in --features.", UserWarning, stacklevel=stacklevel())
     else:
-        chosen = split_columns(names)
-    return pd.DataFrame({name: column_as_numbers(table, name, path) for name in chosen})
+        chosen = split_columns(names) if isinstance(names, str) else list(names)
+    _require(table, chosen, path)
+    kinds = [None] * len(chosen) if like is None else like.kinds
+    return pd.DataFrame({name: _feature(table, name, path, kind, gaps) for name, kind in zip(chosen, kinds)})
+
+
+COUNTERS = ("", "id", "index", "no", "nr", "row", "rowid", "rownames", "row_names")
+"""Names of columns that number the rows, where their values count up by one."""
+
+
+def _useless(column: Any) -> str | None:
+    """Reason not to learn from a column unless it is asked for; None: there is none."""
+    import pandas as pd
+
+    name = str(column.name).strip().lower()
+    counter = (name in COUNTERS or name.startswith("unnamed:")) and column.dtype.kind in "iu" and len(column) > 1
+    if counter and np.all(np.diff(column.to_numpy()) == 1):
+        return "numbers the rows"
+    text = column.dtype.kind == "O" or pd.api.types.is_string_dtype(column)
+    own = text and len(column) > 2 and column.nunique() == len(column) and _times(column) is None
+    return "is text that differs in every row" if own and pd.to_numeric(column, errors="coerce").isna().all() else None
+
+
+def _times(column: Any) -> Any:
+    """Text as times, where all of it is dates or times in the ISO format; else None."""
+    import pandas as pd
+
+    text = column.dropna()
+    if text.empty or not text.map(lambda value: isinstance(value, str) and value[4:5] == "-").all():
+        return None
+    zone = text.str.contains(r"(?:Z|[+-]\d\d:?\d\d)$", regex=True).all()
+    try:
+        return pd.to_datetime(column, format="ISO8601", utc=bool(zone))
+    except (ValueError, TypeError):
+        return None
+
+
+def _feature(table: Any, name: str, path: Any, kind: str | None, gaps: bool) -> Any:
+    """One input column in the type in which the door expects it."""
+    import pandas as pd
+
+    column = table[name]
+    if not gaps and column.isna().any():
+        bad = np.flatnonzero(column.isna().to_numpy())
+        raise TableError(
+            f"{path}, column {name!r}, row {bad[0] + 1}: the value is missing ({bad.size} such row(s)). Remove or fill "
+            "those rows first."
+        )
+    times = _times(column) if column.dtype.kind == "O" or pd.api.types.is_string_dtype(column) else None
+    if times is not None and kind in (None, "time"):
+        return times
+    if kind == "category" or column.dtype.kind in "bmM" or hasattr(column.dtype, "tz"):
+        return column
+    values = pd.to_numeric(column, errors="coerce")
+    words = np.flatnonzero(values.isna().to_numpy() & column.notna().to_numpy())
+    if words.size and (kind is not None or words.size < column.notna().sum()):
+        what = "is not a number" if kind is not None else "is text among numbers"
+        raise TableError(
+            f"{path}, column {name!r}, row {words[0] + 1}: {str(column.iloc[words[0]])[:40]!r} {what} "
+            f"({words.size} such row(s)). Mend or remove those rows first."
+        )
+    if words.size:
+        return column
+    infinite = np.flatnonzero(np.isinf(values.to_numpy(dtype=float, na_value=np.nan)))
+    if infinite.size:
+        raise TableError(f"{path}, column {name!r}, row {infinite[0] + 1}: the value is infinite.")
+    return values.astype(float)
 
 
 def kept_columns(table: Any, names: str | None, *, path: Any) -> Any:

@@ -16,22 +16,24 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from ggpm.data import frames
-from ggpm.data.checks import as_numbers, as_offset, check_squares, check_whole, refuse_masked
+from ggpm.data.checks import as_numbers, as_offset, check_whole
+from ggpm.data.columns import Columns
 from ggpm.data.door import Target
 from ggpm.data.kinds import is_dask, is_streamed
-from ggpm.data.text import Hint, Message, did_you_mean
-from ggpm.estimators.intake import columns_of, prepared, source_of, target_of
+from ggpm.data.text import Hint, Message, did_you_mean, stacklevel
+from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit, source_of, target_of
 from ggpm.estimators.output import FramedOutput
 from ggpm.families.base import Family
+from ggpm.families.weighted import Weighted
 from ggpm.fields.base import Field
 from ggpm.fields.dense import DenseField
 from ggpm.fields.inducing.field import InducingField
 from ggpm.fields.inducing.points import Inducing
 from ggpm.fields.inducing.posterior import InducingPosterior
-from ggpm.kernels import median_distance, resolve_kernel, shorter_starts
+from ggpm.kernels import resolve_kernel, shorter_starts, used_columns
 from ggpm.learning import priors
 from ggpm.learning.choice import AUTO, choose, name_of
 from ggpm.learning.fit import NO_MODE, Fit, Search, SearchOutcome, learn, learn_in_samples
@@ -73,13 +75,17 @@ class GGP(FramedOutput, BaseEstimator):
         self.priors = priors
 
     # ---- fitting -----------------------------------------------------------------------------------------------
-    def fit(self, X: Any, y: Any = None, *, offset: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> Self:
         """Learn the hyperparameters and the posterior.
 
         Parameters
         ----------
-        X : array (n, features)
+        X : array or data frame (n, features)
+            Numbers, booleans, categories (or text), times and durations; see `ggpm.kernels` for kernels on columns.
         y : outputs of the family's kind, n rows
+            Rows in which all of y is missing are left out, with a warning.
+        sample_weight : array (n,), optional
+            How many times each row counts: 2 is the row twice, 0 leaves it out. Predictions are for a weight of one.
         offset : array (n,) or (n, D), optional
             Known part of the latent, added to it (for counts: the logarithm of the exposure).
 
@@ -95,7 +101,7 @@ class GGP(FramedOutput, BaseEstimator):
         True
         """
         # all work happens on a copy, so that a failed fit leaves this estimator as it was
-        fit = copy.copy(self)._fit(X, y, offset)
+        fit = copy.copy(self)._fit(X, y, sample_weight, offset)
         self._adopt(fit)
         for note in (*fit.notes, *([] if self.optimizer is None else self._notes_on_bounds())):
             warnings.warn(note, ConvergenceWarning, stacklevel=2)
@@ -137,40 +143,43 @@ class GGP(FramedOutput, BaseEstimator):
         model._adopt(fit)
         return model
 
-    def _fit(self, X: Any, y: Any, offset: Any) -> Fit:
+    def _fit(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Fit:
         check_whole(self.n_restarts_optimizer, "n_restarts_optimizer", 0)
-        refuse_masked(X, "X")
         if self.objective not in ("evidence", "loo"):
             raise ValueError(f"objective must be 'evidence' or 'loo'; got {self.objective!r}.")
         if not (self.optimizer is None or callable(self.optimizer) or self.optimizer == "fmin_l_bfgs_b"):
             raise ValueError(f"optimizer must be 'fmin_l_bfgs_b', a callable or None; got {self.optimizer!r}.")
+        X, y, offset, weight = rows_to_fit(X, y, offset, sample_weight)
+        if weight is not None and self.objective == "loo":
+            raise ValueError("with sample_weight objective must be 'evidence'; got 'loo'.")
         if self.inducing is not None or is_streamed(X):
             if self.objective != "evidence":
                 raise ValueError(f"with inducing points objective must be 'evidence'; got {self.objective!r}.")
-            return self._fit_inducing(X, y, offset)
-        return self._fit_dense(X, y, offset)
+            return self._fit_inducing(X, y, offset, weight)
+        return self._fit_dense(X, y, offset, weight)
 
-    def _fit_dense(self, X: Any, y: Any, offset: Any) -> Fit:
-        X = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=1)
-        check_squares(X)
+    def _fit_dense(self, X: Any, y: Any, offset: Any, weight: Array | None) -> Fit:
+        X, columns = inputs_of(self, X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         family, encoded, classes = self.resolve_family(y)
         check_consistent_length(X, encoded)
+        if weight is not None:
+            family, encoded = Weighted.join(family, encoded, weight)
         field = DenseField(X, encoded, as_offset(offset, len(X), family.latent_dim))
-        evidence = self._evidence(family, X, field)
+        evidence = self._evidence(family, self._kernels(family, X, columns, weight), field)
         learned = SearchOutcome(evidence)
         if self.optimizer is not None and evidence.theta.size:
             seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
-            others = shorter_starts(evidence.theta) if self.kernel is None else []
+            others = shorter_starts(evidence.kernels[0], evidence.theta) if self.kernel is None else []
             learned = learn(evidence, self._search(np.random.default_rng(seed)), others)
-        fit = learned.fit(columns_of(self), target_of(y, classes))
+        fit = learned.fit(columns, target_of(y, classes), offset_name(offset))
         field.forget()
         if fit.found is not None:
             fit.found.process.forget()
         return fit
 
-    def _fit_inducing(self, X: Any, y: Any, offset: Any) -> Fit:
+    def _fit_inducing(self, X: Any, y: Any, offset: Any, weight: Array | None) -> Fit:
         if self.inducing is None:
             raise ValueError(
                 Message(
@@ -193,22 +202,37 @@ class GGP(FramedOutput, BaseEstimator):
         state = check_random_state(0 if self.random_state is None else self.random_state)
         rng = np.random.default_rng(state.randint(2**31 - 1))
         sample = settings.sample(raw.n_rows, rng)
-        family, classes, rows, picked = prepared(self, raw, y, sample, hasattr(self, "predict_proba"))
-        kernels = resolve_kernel(self.kernel, family.latent_dim, picked.X)
+        family, classes, rows, picked = prepared(self, raw, y, sample, hasattr(self, "predict_proba"), weight)
+        kernels = self._kernels(family, picked.X, columns, None if weight is None else weight[np.sort(sample)])
         if Z is None:
             Z = settings.choose(picked.X, kernels, int(rng.integers(2**31 - 1)))
-        evidence = self._evidence(family, picked.X, InducingField(rows, Z, settings.jitter))
+        evidence = self._evidence(family, kernels, InducingField(rows, Z, settings.jitter))
         learned = SearchOutcome(evidence)
         if self.optimizer is not None:
             learned = learn_in_samples(evidence, settings, sample, self._search(rng))
-        return learned.fit(columns, Target(names, frames.kind_of(y), classes))
+        given = getattr(X, "offset", None) if is_streamed(X) and offset is None else offset
+        name = given if isinstance(given, str) else offset_name(given)
+        return learned.fit(columns, Target(names, frames.kind_of(y), classes), name)
 
-    def _evidence(self, family: Family, X: Array, field: Field) -> Evidence:
-        """The evidence to maximise; X are the rows that the kernel's scale is taken from."""
-        kernels = resolve_kernel(self.kernel, family.latent_dim, X)
-        names, length = priors.names_of(kernels, family), median_distance(X) if self.kernel is None else 1.0
-        prior = priors.resolve(self.priors, names, self.kernel is None, family, length)
-        return Evidence(family, kernels, field, self._resolve_inference(family, field), self.objective, prior)
+    def _kernels(self, family: Family, X: Array, columns: Columns, weight: Array | None = None) -> list:
+        """The kernels to start from; X are the rows, of some weight, that the default one takes its scale from."""
+        kernels = resolve_kernel(self.kernel, family.latent_dim, X, columns, weight)
+        unused = [columns.called(int(j)) for j in np.flatnonzero(~used_columns(kernels, columns.count))]
+        if unused and len(unused) < columns.count:  # a kernel that looks at nothing at all is meant so
+            warnings.warn(
+                f"no part of the kernel looks at {', '.join(unused)}: what it says of y is lost. Leave it out of X, or "
+                "add a part, such as On(RBF(), column) from ggpm.kernels.",
+                UserWarning,
+                stacklevel=stacklevel(),
+            )
+        return kernels
+
+    def _evidence(self, family: Family, kernels: list, field: Field) -> Evidence:
+        """The evidence to maximise."""
+        evidence = Evidence(family, kernels, field, self._resolve_inference(family, field), self.objective)
+        names = priors.names_of(kernels, family)
+        evidence.priors = priors.resolve(self.priors, names, self.kernel is None, family, evidence.theta)
+        return evidence
 
     def _search(self, rng: np.random.Generator) -> Search:
         return Search(self.optimizer, self.n_restarts_optimizer, rng, self._report)
@@ -220,9 +244,9 @@ class GGP(FramedOutput, BaseEstimator):
         fits: there is no intercept, no overdispersion, no noise to speak of. One of several length scales goes to the
         upper end when its feature does not matter.
         """
-        evidence = self.fit_.evidence
-        own = signature(type(evidence.family)).parameters.get("phi_bounds")
-        default_phi = own is not None and np.array_equal(own.default, evidence.family.phi_bounds)
+        evidence, family = self.fit_.evidence, self.fit_.family
+        own = signature(type(family)).parameters.get("phi_bounds")
+        default_phi = own is not None and np.array_equal(own.default, family.phi_bounds)
         told = []
         names = priors.names_of(evidence.kernels, evidence.family)
         for name, value, (low, high) in zip(names, evidence.theta, evidence.bounds):
@@ -233,7 +257,7 @@ class GGP(FramedOutput, BaseEstimator):
             if low < high and (upper or lower):
                 side, bound = ("upper", high) if upper else ("lower", low)
                 # a family's entries may be of Cholesky factors or cut points: what the user gave is what to name
-                where = f"(phi_bounds={evidence.family.phi_bounds})" if name == "phi" else f"{np.exp(bound):.6g}"
+                where = f"(phi_bounds={family.phi_bounds})" if name == "phi" else f"{np.exp(bound):.6g}"
                 told.append(f"{name} at its {side} bound {where}")
         if not told:
             return []
@@ -340,10 +364,25 @@ class GGP(FramedOutput, BaseEstimator):
         check_is_fitted(self)
         if is_dask(X):
             return self.predict_dist(X, offset=offset).latent()
-        refuse_masked(X, "X")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        self._require_offset(offset)
+        X, _ = inputs_of(self, X, self.fit_.columns)
         mean, cov = self.posterior_.latent(X)
+        offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
         return mean + as_offset(offset, len(X), mean.shape[1]), cov
+
+    def _require_offset(self, offset: Any) -> None:
+        """Without the offset that a model was fitted with, its predictions are for an exposure that nobody meant."""
+        if offset is None and self.fit_.offset is not None:
+            name = "" if self.fit_.offset == "offset" else f" ({self.fit_.offset})"
+            raise ValueError(
+                Message(
+                    f"the model was fitted with an offset{name}, and none is given here: pass it, ",
+                    Hint("offset=0 for none (an exposure of one)", "offset", 0),
+                    Hint("; in cross-validation by metadata routing, model.set_fit_request(offset=True)"),
+                    Hint(".set_score_request(offset=True)"),
+                    ".",
+                )
+            )
 
     def predict_dist(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
         """The predictive distribution (`Predictive`) at the rows of X; ``trials`` for counts out of N.
@@ -357,6 +396,7 @@ class GGP(FramedOutput, BaseEstimator):
         """
         if is_dask(X):
             check_is_fitted(self)
+            self._require_offset(offset)
             from ggpm.prediction.lazy import LazyPredictive
 
             return LazyPredictive(self, X, offset, trials)
@@ -364,15 +404,104 @@ class GGP(FramedOutput, BaseEstimator):
         trials = _as_trials(trials, len(mean), self.family_)
         return Predictive(self.family_, mean, cov, trials, getattr(self, "classes_", None))
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0, *, offset: Any = None, trials: Any = None):
-        """Draws of y, independent between rows, with the draws on the last axis as in scikit-learn.
+    def terms(self, X: Any) -> dict[str, tuple[Array, Array]]:
+        """Mean and standard deviation, (m, D) each, of every summand of the kernel, by a name of its own.
+
+        The means add up to that of the latent, without the offset.
+
+        >>> from ggpm import GGPRegressor
+        >>> from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+        >>> X = np.arange(8.0)[:, None]
+        >>> model = GGPRegressor("poisson", RBF() + WhiteKernel(), optimizer=None).fit(X, np.arange(8))
+        >>> list(model.terms(X))
+        ['RBF', 'noise']
+        """
+        from ggpm.prediction.terms import terms
+
+        check_is_fitted(self)
+        return terms(self.posterior_, inputs_of(self, X, self.fit_.columns)[0])
+
+    def term_shares(self, X: Any) -> Any:
+        """Share of each term in the variance of the latent's mean over the rows, a pandas frame (terms, latents).
+
+        Shares are of the sum of the terms' own variances: terms that lean against each other both count.
+
+        >>> from ggpm import GGPRegressor
+        >>> from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+        >>> X = np.arange(8.0)[:, None]
+        >>> model = GGPRegressor("poisson", RBF() + ConstantKernel(), optimizer=None).fit(X, np.arange(8))
+        >>> model.term_shares(X)[0].to_dict()
+        {'RBF': 1.0, 'constant': 0.0}
+        """
+        found = {name: mean.var(axis=0) for name, (mean, _) in self.terms(X).items()}
+        total = np.sum(list(found.values()), axis=0)
+        shares = {name: var / np.where(total > 0, total, 1.0) for name, var in found.items()}
+        return frames.require("pandas").DataFrame(shares).T
+
+    def update(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> Self:
+        """Add rows to a fitted model: a new posterior at the hyperparameters that it has, without learning them anew.
+
+        Labels of categories that were not seen yet are new groups from then on.
+
+        >>> from ggpm import GGPRegressor
+        >>> X = np.arange(12.0)[:, None]
+        >>> model = GGPRegressor("poisson").fit(X[:8], np.arange(8))
+        >>> model.update(X[8:], np.arange(8, 12)).posterior_.inputs.shape
+        (12, 1)
+        """
+        check_is_fitted(self)
+        fit = self.fit_
+        field: Any = fit.evidence.field
+        if not isinstance(field, DenseField):
+            raise ValueError("update needs the exact posterior of all training rows: fit with inducing=None.")
+        self._require_offset(offset)
+        X, y, offset, weight = rows_to_fit(X, y, offset, sample_weight)
+        columns = fit.columns.extended(X)
+        X, _ = inputs_of(self, X, columns)
+        encoded, likelihood = fit.family.encode(self.codes(y)), fit.evidence.family
+        check_consistent_length(X, encoded)
+        if weight is not None and not isinstance(likelihood, Weighted):
+            likelihood, old = Weighted.join(fit.family, field.y, np.ones(field.n_rows))
+            field = DenseField(field.X, old, field.offset)
+        if isinstance(likelihood, Weighted):
+            encoded = Weighted.join(fit.family, encoded, np.ones(len(X)) if weight is None else weight)[1]
+        offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
+        more = as_offset(offset, len(X), fit.family.latent_dim)
+        both = [np.concatenate(pair) for pair in ((field.X, X), (field.y, encoded), (field.offset, more))]
+        field = DenseField(both[0], both[1], both[2])
+        evidence = Evidence(likelihood, fit.kernels, field, fit.rule, fit.evidence.objective)
+        evidence.priors = fit.evidence.priors
+        updated = SearchOutcome(evidence, n_iter=fit.n_iter).fit(columns, fit.target, fit.offset)
+        self._adopt(updated)
+        for note in updated.notes:
+            warnings.warn(note, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: Any = 0, *, joint: bool = True, offset: Any = None,
+        trials: Any = None,
+    ) -> Any:  # fmt: skip
+        """Draws of y with the draws on the last axis, as in scikit-learn: joint over the rows, so that sums are right.
+
+        With ``joint=False`` rows are independent of each other, which is faster; draws for Dask collections always are.
 
         >>> from ggpm import GGPRegressor
         >>> X = np.arange(8.0)[:, None]
         >>> GGPRegressor("poisson").fit(X, np.arange(8)).sample_y(X[:3], 5).shape
         (3, 5)
         """
-        draws = self.predict_dist(X, offset=offset, trials=trials).sample(n_samples, random_state)
+        predictive = self.predict_dist(X, offset=offset, trials=trials)
+        if not joint or is_dask(X):
+            draws = predictive.sample(n_samples, random_state)
+        else:
+            from ggpm.prediction.terms import joint_draws
+
+            check_whole(n_samples, "n_samples", 0)
+            rng = np.random.default_rng(random_state)
+            encoded, _ = inputs_of(self, X, self.fit_.columns)
+            latent = joint_draws(self.posterior_, encoded, n_samples, rng)
+            shift = predictive.latent_mean - self.posterior_.latent(encoded)[0]  # the offset
+            draws = self.family_.sample(latent + shift, rng, predictive.trials)
         return self._labelled(np.moveaxis(draws, 1 if is_dask(X) else 0, -1))
 
     def log_predictive_density(self, X: Any, y: Any, *, offset: Any = None) -> Array:

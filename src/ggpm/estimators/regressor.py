@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_consistent_length
 
 from ggpm import families
 from ggpm.data import frames
+from ggpm.data.checks import as_weight
 from ggpm.data.kinds import is_dask
 from ggpm.estimators.base import GGP
 from ggpm.families.base import Family
+from ggpm.families.partial import Partial, partly_missing
 from ggpm.families.support import Real
 
 __all__ = ["GGPRegressor", "log_predictive_density_scorer"]
@@ -30,7 +33,8 @@ class GGPRegressor(RegressorMixin, GGP):
         What an output is: a name such as "von_mises", "dirichlet", "poisson", or an instance from `ggpm.families`.
     kernel : scikit-learn kernel, list of kernels or None
         One kernel shared by all latent dimensions, or a list with one per dimension. None means a learned
-        ``ConstantKernel() * RBF() + ConstantKernel()``.
+        ``ConstantKernel() * RBF() + ConstantKernel()``, with further parts for times and categories. `On`, `Category`,
+        `Sphere` and `Cyclic` from `ggpm.kernels` are kernels on columns of a data frame.
     inference : "laplace", "taylor", "variational", "auto" or an object such as ``Taylor(expansion=...)``
         "auto" is exact for Gaussian outputs, variational for others, and Laplace's method where that would take too
         much memory or time (`ggpm.learning.choice`); `inference_` says what it chose.
@@ -106,7 +110,11 @@ class GGPRegressor(RegressorMixin, GGP):
         Poisson()
         """
         values = frames.values_of(y)
-        family = families.get(self.family).resolve(values)
+        family = families.get(self.family)
+        if partly_missing(values).any():
+            family = Partial.resolved(family, values)
+        else:
+            family = family.resolve(values)
         return family, family.encode(values), None
 
     def predict(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
@@ -121,8 +129,10 @@ class GGPRegressor(RegressorMixin, GGP):
             return mean
         return self._framed(mean, X, self.target_names_, automatic=True)
 
-    def score(self, X: Any, y: Any, *, offset: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """1 - (loss of the predictions) / (loss of the best constant), with the family's unit loss.
+
+        With ``sample_weight`` both losses are weighted sums, and the constant is the best for them.
 
         >>> X = np.arange(8.0)[:, None]
         >>> bool(GGPRegressor("poisson").fit(X, np.arange(8)).score(X, np.arange(8)) > 0.5)
@@ -131,9 +141,11 @@ class GGPRegressor(RegressorMixin, GGP):
         prediction = self.predict_dist(X, offset=offset).mean()
         encoded = self.family_.encode(self.codes(y))
         check_consistent_length(prediction, encoded)
-        loss = float(np.sum(self.family_.loss(encoded, prediction)))
-        constant = np.repeat(self.family_.constant(encoded), len(encoded), axis=0)
-        reference = float(np.sum(self.family_.loss(encoded, constant)))
+        weight = as_weight(sample_weight, len(encoded))
+        weighted = () if sample_weight is None else (weight,)  # families of users may know no weights
+        loss = float(weight @ self.family_.loss(encoded, prediction))
+        constant = np.repeat(self.family_.constant(encoded, *weighted), len(encoded), axis=0)
+        reference = float(weight @ self.family_.loss(encoded, constant))
         if reference == 0.0:  # nothing varies: as scikit-learn's r2_score has it
             return 1.0 if loss == 0.0 else 0.0
         return 1.0 - loss / reference
@@ -150,8 +162,11 @@ class GGPRegressor(RegressorMixin, GGP):
         return tags
 
 
-def log_predictive_density_scorer(estimator: Any, X: Any, y: Any) -> float:
+class _LogPredictiveDensity(BaseEstimator):
     """Mean log predictive density: pass it as ``scoring`` to scikit-learn's model selection, also for pipelines.
+
+    With metadata routing it takes ``offset`` and ``sample_weight``:
+    ``log_predictive_density_scorer.set_score_request(offset=True)`` is a scorer that asks for the offset.
 
     >>> from sklearn.model_selection import cross_val_score
     >>> import numpy as np
@@ -160,6 +175,25 @@ def log_predictive_density_scorer(estimator: Any, X: Any, y: Any) -> float:
     >>> scores.shape
     (2,)
     """
-    if hasattr(estimator, "steps"):  # a pipeline: its last step is ours, the others prepare X
-        X, estimator = (estimator[:-1].transform(X) if len(estimator) > 1 else X), estimator[-1]
-    return float(np.mean(estimator.log_predictive_density(X, y)))
+
+    __metadata_request__score = {"offset": None, "sample_weight": None}  # noqa: RUF012  # scikit-learn's protocol
+
+    def __call__(self, estimator: Any, X: Any, y: Any, *, offset: Any = None, sample_weight: Any = None) -> float:
+        if hasattr(estimator, "steps"):  # a pipeline: its last step is ours, the others prepare X
+            X, estimator = (estimator[:-1].transform(X) if len(estimator) > 1 else X), estimator[-1]
+        density = estimator.log_predictive_density(X, y, offset=offset)
+        return float(np.average(density, weights=as_weight(sample_weight, len(density))))
+
+    def set_score_request(self, **requests: Any) -> Self:
+        """A scorer like this one that asks for these metadata; this one stays as it is, as others use it too."""
+        other = copy.deepcopy(self)
+        other._metadata_request = copy.deepcopy(other._get_metadata_request())
+        for name, alias in requests.items():
+            other._metadata_request.score.add_request(param=name, alias=alias)
+        return other
+
+    def __repr__(self) -> str:
+        return "log_predictive_density_scorer"
+
+
+log_predictive_density_scorer = _LogPredictiveDensity()

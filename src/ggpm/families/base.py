@@ -245,9 +245,9 @@ class Family(BaseEstimator, ABC):
         """Prediction, as the user has it, that belongs to an averaged `moment`."""
         return self.support.point(moment)
 
-    def constant(self, y: Array) -> Array:
-        """Best constant prediction for the encoded y, one row, as the user has it."""
-        return self.point(np.mean(self.support.embed(y), axis=0, keepdims=True))
+    def constant(self, y: Array, weight: Array | None = None) -> Array:
+        """Best constant prediction for the encoded y, rows of some weight, one row, as the user has it."""
+        return self.point(np.average(self.support.embed(y), axis=0, weights=weight)[None])
 
     @abstractmethod
     def spread(self, eta: Array, trials: Array | None = None) -> Array:

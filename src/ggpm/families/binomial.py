@@ -77,9 +77,10 @@ class Binomial(ScalarFamily):
         p = expit(eta[..., 0])
         return p if trials is None else trials * p
 
-    def constant(self, y: Array) -> Array:
+    def constant(self, y: Array, weight: Array | None = None) -> Array:
         k, miss = self._counts(y)
-        return np.array([np.sum(k) / np.sum(k + miss)])
+        w = np.ones_like(k) if weight is None else weight
+        return np.array([np.sum(w * k) / np.sum(w * (k + miss))])
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         return self.moment(eta, trials) * expit(-eta[..., 0])

@@ -135,8 +135,8 @@ class Gaussian(Family):
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         return self.decode(eta)
 
-    def constant(self, y: Array) -> Array:
-        return self.decode(np.mean(y, axis=0, keepdims=True))
+    def constant(self, y: Array, weight: Array | None = None) -> Array:
+        return self.decode(np.average(y, axis=0, weights=weight)[None])
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         each = np.broadcast_to(self._variance, eta.shape)

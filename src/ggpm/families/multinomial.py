@@ -109,8 +109,9 @@ class Multinomial(Family):
         pi = softmax(eta)
         return pi if trials is None else np.asarray(trials)[..., None] * pi
 
-    def constant(self, y: Array) -> Array:
-        return y.sum(axis=0, keepdims=True) / y.sum()
+    def constant(self, y: Array, weight: Array | None = None) -> Array:
+        total = y.sum(axis=0) if weight is None else weight @ y
+        return total[None] / total.sum()
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         pi = softmax(eta)

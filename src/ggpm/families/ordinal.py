@@ -225,8 +225,9 @@ class Ordinal(ScalarFamily):
         widths = np.concatenate([[np.inf], np.diff(np.asarray(self.phi, dtype=float)), [np.inf]])
         return np.exp(truncated_log_mass(edges[:, :-1], edges[:, 1:], widths / scale[:, None]))
 
-    def constant(self, y: Array) -> Array:
-        return np.bincount(y.astype(int), minlength=np.size(self.phi) + 1)[None, :] / y.size
+    def constant(self, y: Array, weight: Array | None = None) -> Array:
+        counts = np.bincount(y.astype(int), weights=weight, minlength=np.size(self.phi) + 1)
+        return counts[None, :] / counts.sum()
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         p = self.moment(eta)

@@ -1,5 +1,7 @@
 """Scikit-learn's kernels with pullbacks: from the cotangent of a kernel matrix to the gradient of an objective."""
 
+from ggpm.kernels.columns import Category, Cyclic, On, Sphere, category_columns, placed, summands, used_columns
+from ggpm.kernels.defaults import default_kernel, median_distance, shorter_starts
 from ggpm.kernels.distances import Distances
 from ggpm.kernels.evaluation import (
     KernelEvaluation,
@@ -9,13 +11,12 @@ from ggpm.kernels.evaluation import (
     evaluate,
     log_bounds,
     log_hyper,
-    median_distance,
     resolve_kernel,
-    shorter_starts,
     with_log_hyper,
 )
 
 __all__ = [
-    "Distances", "KernelEvaluation", "RowVariance", "diag", "diag_pullback", "evaluate", "log_bounds", "log_hyper",
-    "median_distance", "resolve_kernel", "shorter_starts", "with_log_hyper",
+    "Category", "Cyclic", "Distances", "KernelEvaluation", "On", "RowVariance", "Sphere", "category_columns",
+    "default_kernel", "diag", "diag_pullback", "evaluate", "log_bounds", "log_hyper", "median_distance", "placed",
+    "resolve_kernel", "shorter_starts", "summands", "used_columns", "with_log_hyper",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +33,7 @@ class Distances:
     def __init__(self, X: Any, Z: Any = None) -> None:
         self.X = X
         self.Z = Z
+        self._derived: dict[Any, Distances] = {}
 
     @property
     def square(self) -> bool:
@@ -69,6 +71,22 @@ class Distances:
         centre = self.columns.mean(axis=0)
         columns = self.columns - centre
         return (columns if self.square else self.rows - centre), columns
+
+    def part(self, columns: tuple[int, ...]) -> Distances:
+        """The same points in some of their columns, made once: distances of it are shared too."""
+        if columns == tuple(range(self.rows.shape[1])):
+            return self
+        at = list(columns)
+        return self._made(columns, lambda X: X[:, at])
+
+    def embedded(self, place: Callable[[Array], Array]) -> Distances:
+        """The points where a function puts them, made once for every function."""
+        return self._made(place, place)
+
+    def _made(self, key: Any, function: Callable[[Array], Array]) -> Distances:
+        if key not in self._derived:
+            self._derived[key] = Distances(function(self.rows), None if self.square else function(self.columns))
+        return self._derived[key]
 
     def belongs_to(self, X: Any, Z: Any = None) -> bool:
         """Whether these are the distances of these points."""

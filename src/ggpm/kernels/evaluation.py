@@ -26,11 +26,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.checks import as_numbers
+from ggpm.data.columns import Columns
+from ggpm.kernels.columns import placed
+from ggpm.kernels.defaults import default_kernel
 from ggpm.kernels.distances import Distances
 from ggpm.kernels.pullbacks import NODES, Array, is_free, node
 
@@ -43,7 +45,6 @@ __all__ = [
     "evaluate",
     "log_bounds",
     "log_hyper",
-    "median_distance",
     "resolve_kernel",
     "with_log_hyper",
 ]
@@ -51,7 +52,7 @@ __all__ = [
 # Elements of one block of rows: half a megabyte, so that a few of them stay in the second-level cache.
 BLOCK_SIZE = 65_536
 # hyperparameters of scikit-learn's kernels that are divisors, and those that may be zero where they are fixed
-POSITIVE = ("length_scale", "periodicity", "alpha")
+POSITIVE = ("length_scale", "periodicity", "period", "alpha")
 NOT_NEGATIVE = ("constant_value", "noise_level", "sigma_0")
 
 
@@ -192,21 +193,19 @@ class RowVariance:
         return self._node.shared_diag_pull(shared - own) + self._node.diag_pull(own)
 
 
-def resolve_kernel(kernel: Any, latent_dim: int, X: Array) -> list[sk.Kernel]:
-    """Kernels of the latent dimensions, as fresh clones: one that all share, or one for each.
+def resolve_kernel(
+    kernel: Any, latent_dim: int, X: Array, columns: Columns | None = None, weight: Array | None = None
+) -> list[sk.Kernel]:
+    """Kernels of the latent dimensions, as fresh clones with their columns found: one that all share, or one for each.
 
-    None means ``ConstantKernel() * RBF() + ConstantKernel()`` with the `median_distance` of X as the length
-    scale to start from. The default bounds (1e-5, 1e5) are kept while they leave three decades on either
-    side of that, and otherwise moved along with it.
+    None means `default_kernel`, with its scale from rows of some weight.
 
     >>> resolve_kernel(None, 3, np.array([[0.0], [4000.0], [8000.0]]))
     [1**2 * RBF(length_scale=4e+03) + 1**2]
     """
+    columns = Columns(X.shape[1]) if columns is None else columns
     if kernel is None:
-        scale = median_distance(X)
-        low, high = 1e-5, 1e5
-        bounds = (low, high) if low * 1e3 <= scale <= high * 1e-3 else (scale * low, scale * high)
-        return [sk.ConstantKernel() * sk.RBF(scale, bounds) + sk.ConstantKernel()]
+        return [placed(default_kernel(X, columns, weight), columns)]
     if isinstance(kernel, list | tuple):
         for j, member in enumerate(kernel):
             _check_kernel(member, f"kernel[{j}]")
@@ -215,25 +214,9 @@ def resolve_kernel(kernel: Any, latent_dim: int, X: Array) -> list[sk.Kernel]:
                 f"A list of kernels needs one for each latent dimension: expected {latent_dim}, got "
                 f"{len(kernel)}. Give a list of that length, or a single kernel that all dimensions share."
             )
-        return [clone(member) for member in kernel]
+        return [placed(clone(member), columns) for member in kernel]
     _check_kernel(kernel, "kernel")
-    return [clone(kernel)]
-
-
-def shorter_starts(theta: Array) -> list[Array]:
-    """For the default kernel, thetas that start from a fifth and a 25th of its length scale.
-
-    From the median distance alone the search can take fast variation for noise and end at a constant.
-
-    >>> [float(np.exp(t[1]).round(2)) for t in shorter_starts(np.zeros(3))]
-    [0.2, 0.04]
-    """
-    out = []
-    for factor in (5.0, 25.0):
-        start = theta.copy()
-        start[1] -= np.log(factor)
-        out.append(start)
-    return out
+    return [placed(clone(kernel), columns)]
 
 
 def _check_kernel(kernel: Any, name: str) -> None:
@@ -261,20 +244,6 @@ def _check_kernel(kernel: Any, name: str) -> None:
             bounds = as_numbers(h.bounds, f"{h.name}_bounds of {name}", what)
             if bounds.shape[-1] != 2 or not np.all((bounds[:, 0] >= 0) & (bounds[:, 0] <= bounds[:, 1])):
                 raise ValueError(f"{h.name}_bounds of {name} must be {what}; got {bounds.tolist()}.")
-
-
-def median_distance(X: Array, max_rows: int = 500) -> float:
-    """Median of the positive distances between rows of X, or of a fixed subsample; 1 if there are none.
-
-    >>> median_distance(np.array([[0.0], [1.0], [3.0]]))
-    2.0
-    """
-    X = np.atleast_2d(np.asarray(X, dtype=np.float64))
-    if len(X) > max_rows:
-        X = X[np.random.default_rng(0).choice(len(X), max_rows, replace=False)]
-    distances = pdist(X)
-    distances = distances[distances > 0]
-    return float(np.median(distances)) if distances.size else 1.0
 
 
 def log_hyper(kernels: Sequence[sk.Kernel]) -> Array:

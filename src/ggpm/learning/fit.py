@@ -10,15 +10,18 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.data.door import Columns, Target
+from ggpm.data.columns import Columns
+from ggpm.data.door import Target
 from ggpm.data.rows import pick
 from ggpm.data.text import Hint, Message
 from ggpm.families.base import Family
 from ggpm.families.special.adaptive import cholesky_root
+from ggpm.families.wrapped import unwrapped
 from ggpm.fields.base import Approximation, Field, Process
 from ggpm.fields.dense.field import DenseProcess
 from ggpm.fields.inducing.field import InducingField, InducingProcess
 from ggpm.fields.inducing.points import Inducing
+from ggpm.kernels import category_columns
 from ggpm.learning.objective import Evidence, WarmObjective, search, subset_start
 from ggpm.learning.search import Optimum, maximise
 from ggpm.sites.expectations import expect
@@ -50,6 +53,8 @@ class Fit:
     """Columns and labels of y, as the door saw them."""
     notes: tuple[str, ...] = ()
     """Warnings of what did not go as it should, in words for the user."""
+    offset: str | None = None
+    """Name of the offset that the rows were fitted with ("offset" where it came without one); None: there was none."""
     found: Approximation | None = field(default=None, repr=False, compare=False)
     """The approximation behind the posterior, while it is at hand; never stored."""
 
@@ -58,8 +63,8 @@ class Fit:
 
     @property
     def family(self) -> Family:
-        """The learned family."""
-        return self.evidence.family
+        """The learned family, as predictions use it: for rows of weight one."""
+        return unwrapped(self.evidence.family)
 
     @property
     def kernels(self) -> list:
@@ -119,7 +124,7 @@ class SearchOutcome:
     converged: bool = True
     notes: tuple[str, ...] = ()
 
-    def fit(self, columns: Columns, target: Target) -> Fit:
+    def fit(self, columns: Columns, target: Target, offset: str | None = None) -> Fit:
         """The fit with these hyperparameters."""
         value, _, approximation = self.evidence.evaluate(start=self.start, gradient=False)
         notes = self.notes if approximation.converged else (*self.notes, NO_MODE)
@@ -127,7 +132,7 @@ class SearchOutcome:
         notes = notes if not wide else (*notes, _too_wide(wide))
         return Fit(
             self.evidence, approximation.process.posterior(approximation), value, self.n_iter,
-            bool(approximation.converged and self.converged), columns, target, notes, approximation,
+            bool(approximation.converged and self.converged), columns, target, notes, offset, approximation,
         )  # fmt: skip
 
 
@@ -240,7 +245,8 @@ def _move_inputs(
     assert isinstance(layout, InducingField)
     X, p, Z = layout.sample(sample).rows.X, evidence.theta.size, layout.Z  # type: ignore[attr-defined]
     spread = X.std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
+    # groups stay where they are: nothing pulls at them, and a unit of one leaves their numbers exact
+    spread = np.where((spread > 0) & ~category_columns(evidence.kernels, X.shape[1]), spread, 1.0)
     # one spread beyond the data on either side: further out an inducing point has nothing to explain
     low, high = np.minimum(X.min(axis=0), Z.min(axis=0)), np.maximum(X.max(axis=0), Z.max(axis=0))
     box = np.stack([np.tile(low / spread - 1.0, len(Z)), np.tile(high / spread + 1.0, len(Z))], axis=1)

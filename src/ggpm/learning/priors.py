@@ -94,17 +94,18 @@ class Priors:
         return value, gradient
 
 
-# In the default kernel: variance of the latent, length scale in units of the median distance, variance of the
-# intercept. Two standard deviations are factors of 55, 20 and 55.
+# In the default kernel: variance of its first part, length scales in units of where they start, variances of the other
+# parts and of the intercept. Two standard deviations are factors of 55, 20 and 55.
 AUTO_VARIANCE = LogNormal(10.0, 2.0)
 AUTO_LENGTH_SIGMA = 1.5
 AUTO_INTERCEPT = LogNormal(1.0, 2.0)
 
 
-def resolve(priors: Any, names: Sequence[str], default_kernel: bool, family: Any, length_scale: float) -> Priors | None:
+def resolve(priors: Any, names: Sequence[str], default_kernel: bool, family: Any, theta: Array) -> Priors | None:
     """The priors of all entries of theta, or None.
 
-    ``names`` are the hyperparameters as scikit-learn writes them ("k1__k2__length_scale"), the family's as "phi".
+    ``names`` are the hyperparameters as scikit-learn writes them ("k1__k2__length_scale"), the family's as "phi", and
+    ``theta`` is where the search starts: default kernels start from length scales of the right size.
     """
     if priors is None:
         return None
@@ -113,8 +114,13 @@ def resolve(priors: Any, names: Sequence[str], default_kernel: bool, family: Any
             raise ValueError(f"priors must be 'auto', None or a dictionary; got {priors!r}.")
         if not (default_kernel and (family.finite or family.countable)):
             return None
-        auto = [AUTO_VARIANCE, LogNormal(length_scale, AUTO_LENGTH_SIGMA), AUTO_INTERCEPT]
-        return Priors((*auto, *[None] * (len(names) - 3)))
+        auto: list[Prior | None] = []
+        for name, start in zip(names, theta):
+            if name.endswith("length_scale"):
+                auto.append(LogNormal(float(np.exp(start)), AUTO_LENGTH_SIGMA))
+            else:
+                auto.append(None if name == "phi" else AUTO_INTERCEPT if auto else AUTO_VARIANCE)
+        return Priors(tuple(auto))
     if not isinstance(priors, Mapping):
         raise TypeError(f"priors must be 'auto', None or a dictionary of names and priors; got {priors!r}.")
     members: list[Prior | None] = [None] * len(names)

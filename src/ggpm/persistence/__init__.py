@@ -26,11 +26,14 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels as sk
 from sklearn.utils.validation import check_is_fitted
 
-from ggpm.data.door import Columns, Target
+from ggpm.data.columns import KINDS, Column, Columns
+from ggpm.data.door import Target
 from ggpm.data.files import replacing
 from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks, Diagonal, Kronecker, RankOne
+from ggpm.families.partial import KNOWN, Partial
+from ggpm.families.weighted import Weighted
 from ggpm.fields.base import Field
 from ggpm.fields.dense import DenseField, DensePosterior, KernelMatrices
 from ggpm.fields.inducing.posterior import InducingPosterior
@@ -41,8 +44,9 @@ from ggpm.sites import Rule
 
 __all__ = ["FORMAT", "LoadError", "load", "save"]
 
-FORMAT = 1
-"""Version of the file format; a file of a newer one is refused."""
+FORMAT = 2
+"""Version of the file format; a file of a newer one is refused. 2 has columns that are not numbers, and offsets by
+name; what format 1 can hold is still written as such, so that version 0.1 reads it."""
 
 MAX_HEADER = 8 * 2**20
 """Most bytes of JSON that `load` will parse: parsed JSON takes many times its size in memory."""
@@ -103,13 +107,18 @@ def _serialise(model: Any) -> bytes:
     sparse = isinstance(posterior, InducingPosterior)
     field: Any = fit.evidence.field
     arrays = _sparse_arrays(posterior) if sparse else _exact_arrays(posterior, field)
+    likelihood = fit.evidence.family
+    row_shape = list(likelihood.row_shape) if isinstance(likelihood, Weighted) and not sparse else None
+    partial = likelihood.base if isinstance(likelihood, Weighted) else likelihood
     document = {
         "sha256": ZERO_DIGEST,  # first, so that the first occurrence in the file is this one
-        "format": FORMAT,
+        "format": 1 if fit.columns.plain and fit.offset is None and likelihood is fit.family else FORMAT,
         "ggpm": __version__,
         "estimator": type(model).__name__,
         "params": {name: pack(value, name) for name, value in model.get_params(deep=False).items()},
         "family": pack(fit.family, "family_"),
+        "weighted": row_shape,  # shape of a row of y without the weight behind it
+        "partial": not sparse and isinstance(partial, Partial),  # whether parts of y may be missing
         "kernels": [pack(kernel, "kernel_") for kernel in fit.kernels],
         "inference": pack(fit.rule, "inference"),
         "posterior": "sparse" if sparse else "exact",
@@ -118,6 +127,8 @@ def _serialise(model: Any) -> bytes:
         "n_iter": int(fit.n_iter),
         "converged": bool(fit.converged),
         "feature_names": None if fit.columns.names is None else list(fit.columns.names),
+        "columns": _packed_columns(fit.columns),
+        "offset": fit.offset,
         "target_names": fit.target.names,
         "target_kind": fit.target.kind,
         "classes": pack(fit.target.classes, "classes_"),
@@ -216,16 +227,57 @@ def _restore(content: bytes, length: int, known: Mapping[str, Mapping[str, type]
     frame = document.get("target_kind")
     classes = _classes(kind, unpack(document.get("classes"), known), family)
     fit = Fit(
-        Evidence(family, kernels, field, method),
+        Evidence(_likelihood(family, document), kernels, field, method),
         posterior,
         _number(document, "log_evidence"),
         int(_number(document, "n_iter")),
         document.get("converged") is True,
-        Columns(features, None if names is None else tuple(names)),
+        Columns(features, None if names is None else tuple(names), _columns(document, names, features, known)),
         Target(_names(document, "target_names", None), frame if frame in ("pandas", "polars") else None, classes),
+        offset=_text(document, "offset") if document.get("offset") is not None else None,
     )
     _try_out(fit)
     return kind.from_fit({name: unpack(value, known) for name, value in params.items()}, fit)
+
+
+def _likelihood(family: Family, document: dict[str, Any]) -> Family:
+    """The family of the rows, of which parts may be missing, and which may have weights."""
+    shape = document.get("weighted")
+    if document.get("partial") is True:
+        require(type(family) in KNOWN, "parts of this family's y cannot be missing")
+        family = Partial(family)
+    if shape is None:
+        return family
+    require(isinstance(shape, list) and all(type(s) is int and s > 0 for s in shape), "weighted must be a shape")
+    return Weighted(family, tuple(shape))
+
+
+def _packed_columns(columns: Columns) -> Any:
+    if columns.members is None:
+        return None
+    return [
+        {"kind": column.kind, "zone": column.zone, "labels": pack(column.labels, "columns")}
+        for column in columns.members
+    ]
+
+
+def _columns(
+    document: dict[str, Any], names: list[str] | None, count: int, known: Mapping[str, Mapping[str, type]]
+) -> tuple[Column, ...] | None:
+    """What each column holds; None for files that say nothing of it, those of version 0.1 among them."""
+    packed = document.get("columns")
+    if packed is None:
+        return None
+    require(isinstance(packed, list) and len(packed) == count, f"columns must be a list of {count}")
+    out = []
+    for j, entry in enumerate(packed):
+        require(isinstance(entry, dict) and entry.get("kind") in KINDS, "a column is of unknown kind")
+        labels = unpack(entry.get("labels"), known)
+        right = isinstance(labels, tuple) and len(labels) > 0 and len(set(labels)) == len(labels)
+        right = right and all(isinstance(label, str | int | float) for label in labels)
+        require(right if entry["kind"] == "category" else labels is None, "labels belong to categories")
+        out.append(Column(None if names is None else names[j], entry["kind"], labels, entry.get("zone") is True))
+    return tuple(out)
 
 
 def _document(content: bytes, length: int) -> dict[str, Any]:
@@ -325,7 +377,7 @@ def _try_out(fit: Fit) -> None:
         require(bool(np.all(np.isfinite(moment))), "the family gives no finite prediction")
         if isinstance(posterior, DensePosterior):
             y = fit.evidence.field.y[:1]  # type: ignore[attr-defined]
-            require(np.shape(family.log_prob(latent, y)) == (1,), "y does not fit the family")
+            require(np.shape(fit.evidence.family.log_prob(latent, y)) == (1,), "y does not fit the family")
 
 
 # ---- small checks ------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from ggpm import families
 from ggpm import sites as inference
 from ggpm.families.base import Family
 from ggpm.fields.inducing import Inducing
+from ggpm.kernels import Category, Cyclic, On, Sphere
 from ggpm.learning import priors
 
 MAX_DEPTH = 40
@@ -27,7 +28,7 @@ KERNELS = {
     c.__name__: c
     for c in (
         sk.ConstantKernel, sk.WhiteKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared, sk.DotProduct,
-        sk.PairwiseKernel, sk.Sum, sk.Product, sk.Exponentiation,
+        sk.PairwiseKernel, sk.Sum, sk.Product, sk.Exponentiation, On, Category, Sphere, Cyclic,
     )
 }  # fmt: skip
 # objects with settings: frozen dataclasses whose fields are plain values

@@ -9,6 +9,7 @@ from ggpm.plotting.angles import plot_angles, plot_polar
 from ggpm.plotting.checks import coverage_depth, hyperparameter_names, plot_calibration, plot_evidence, plot_pit
 from ggpm.plotting.classes import plot_class_map, plot_ordinal
 from ggpm.plotting.compositions import plot_ternary, plot_ternary_density
+from ggpm.plotting.effects import plot_effects, plot_map
 from ggpm.plotting.numbers import plot_bands
 
 __all__ = [
@@ -19,7 +20,9 @@ __all__ = [
     "plot_bands",
     "plot_calibration",
     "plot_class_map",
+    "plot_effects",
     "plot_evidence",
+    "plot_map",
     "plot_ordinal",
     "plot_pit",
     "plot_polar",

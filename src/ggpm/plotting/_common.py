@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.data import frames
 from ggpm.data.text import Hint, Message, did_you_mean
 
 Array = NDArray[np.float64]
@@ -37,7 +36,7 @@ def training_data(model: Any) -> tuple[Array, NDArray] | None:
     field = model.fit_.evidence.field
     if not hasattr(field, "y"):
         return None
-    y = model.family_.decode(field.y)
+    y = model.fit_.evidence.family.decode(field.y)
     return field.X, (model.classes_[np.asarray(y).astype(int)] if hasattr(model, "classes_") else y)
 
 
@@ -48,7 +47,7 @@ def points_of(model: Any, data: Any) -> tuple[Array, NDArray] | None:
     if data is None:
         return training_data(model)
     X, y = data
-    return np.asarray(X, dtype=float).reshape(len(X), -1), np.asarray(y)
+    return model.fit_.columns.encode(X if np.ndim(X) == 2 else np.reshape(X, (len(X), -1))), np.asarray(y)
 
 
 def inputs_of(model: Any) -> Array:
@@ -78,11 +77,13 @@ def target_name(model: Any, default: str) -> str:
 
 
 def named_rows(model: Any, X: Array) -> Any:
-    """Rows with the feature names that the model expects, if it has any."""
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        return X
-    return frames.build("pandas", X, [str(n) for n in names])
+    """Encoded rows as the model expects them: with their names, labels and times."""
+    return model.fit_.columns.decode(X)
+
+
+def predictive_of(model: Any, X: Any, offset: Any = None) -> Any:
+    """The predictive distribution at rows; where an offset was fitted and none is given, without it."""
+    return model.predict_dist(X, offset=0.0 if offset is None and model.fit_.offset is not None else offset)
 
 
 def line_of(model: Any, feature: int, n: int, limits: tuple[float, float] | None) -> tuple[Array, Any]:
@@ -90,7 +91,7 @@ def line_of(model: Any, feature: int, n: int, limits: tuple[float, float] | None
     inputs = inputs_of(model)
     low, high = limits if limits is not None else (inputs[:, feature].min(), inputs[:, feature].max())
     grid = np.linspace(low, high, n)
-    X = np.repeat(inputs.mean(axis=0)[None], n, axis=0)
+    X = np.repeat(model.fit_.columns.centre(inputs)[None], n, axis=0)
     X[:, feature] = grid
     return grid, named_rows(model, X)
 

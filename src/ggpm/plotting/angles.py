@@ -18,6 +18,7 @@ from ggpm.plotting._common import (
     legend_beside,
     line_of,
     points_of,
+    predictive_of,
     target_name,
 )
 
@@ -56,7 +57,7 @@ def plot_angles(
     feature = feature_index(model, feature)
     low, period = model.family_.decode_start(), model.family_.support.period
     grid, X = line_of(model, feature, n, limits)
-    predictive = model.predict_dist(X)
+    predictive = predictive_of(model, X)
     for k, level in enumerate(sorted(levels, reverse=True)):
         arc = predictive.interval(level)
         start, width = arc[:, 0], np.mod(arc[:, 1] - arc[:, 0], period)
@@ -141,7 +142,7 @@ def plot_polar(
     feature = feature_index(model, feature)
     family = model.family_
     grid, X = line_of(model, feature, n, limits)
-    predictive = model.predict_dist(X)
+    predictive = predictive_of(model, X)
     radian = 2 * np.pi / family.support.period  # of one of the user's unit
     arc = radian * predictive.interval(level)
     width = np.mod(arc[:, 1] - arc[:, 0], 2 * np.pi)

@@ -100,7 +100,7 @@ def hyperparameter_names(model: Any) -> list[str]:
 
 
 # ---- is it right? ------------------------------------------------------------------------------------------------
-def plot_calibration(model: Any, X: Any, y: Any, *, bins: int = 10, ax: Any = None) -> Any:
+def plot_calibration(model: Any, X: Any, y: Any, *, offset: Any = None, bins: int = 10, ax: Any = None) -> Any:
     """Promised against observed frequencies on data that were not fitted; on the diagonal if the model is right.
 
     For classifiers a reliability diagram of all class probabilities; else the share of y within credible regions of
@@ -118,7 +118,7 @@ def plot_calibration(model: Any, X: Any, y: Any, *, bins: int = 10, ax: Any = No
     ax = axes_for(ax, figsize=(4.6, 4.4))
     grid = np.linspace(0, 1, 101)
     if hasattr(model, "classes_"):
-        p = model.predict_dist(X).probabilities()
+        p = model.predict_dist(X, offset=offset).probabilities()
         hit = np.asarray(y)[:, None] == model.classes_
         p, hit = p.ravel(), hit.ravel()
         which = np.clip((p * bins).astype(int), 0, bins - 1)
@@ -131,7 +131,7 @@ def plot_calibration(model: Any, X: Any, y: Any, *, bins: int = 10, ax: Any = No
         ax.plot(promised, observed, "o-", color=MEAN, ms=5)
         labels = "promised probability", "observed frequency"
     else:
-        depth = coverage_depth(model, X, y)
+        depth = coverage_depth(model, X, y, offset=offset)
         error = 1.96 * np.sqrt(grid * (1 - grid) / len(depth))
         ax.fill_between(grid, np.clip(grid - error, 0, 1), np.clip(grid + error, 0, 1), color="0.88", lw=0)
         ax.plot(grid, np.mean(depth[:, None] <= grid, axis=0), color=MEAN, lw=1.8)
@@ -141,7 +141,7 @@ def plot_calibration(model: Any, X: Any, y: Any, *, bins: int = 10, ax: Any = No
     return ax
 
 
-def plot_pit(model: Any, X: Any, y: Any, *, bins: int = 10, ax: Any = None) -> Any:
+def plot_pit(model: Any, X: Any, y: Any, *, offset: Any = None, bins: int = 10, ax: Any = None) -> Any:
     """Histogram of probability integral transforms: flat if the model is right.
 
     A valley means intervals that are too narrow, a hill too wide, a slope a bias. Grey: 95 % by chance.
@@ -155,7 +155,7 @@ def plot_pit(model: Any, X: Any, y: Any, *, bins: int = 10, ax: Any = None) -> A
     'probability integral transform'
     """
     ax = axes_for(ax, figsize=(5.4, 3.4))
-    values = model.predict_dist(X).pit(model.codes(y))
+    values = model.predict_dist(X, offset=offset).pit(model.codes(y))
     many = values.ndim == 2 and values.shape[1] > 1
     m = len(values)
     edges = np.linspace(0, 1, bins + 1)

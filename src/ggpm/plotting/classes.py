@@ -19,6 +19,7 @@ from ggpm.plotting._common import (
     line_of,
     named_rows,
     points_of,
+    predictive_of,
     target_name,
 )
 
@@ -47,9 +48,9 @@ def plot_class_map(
     pad = 0.06 * np.ptp(inputs, axis=0)
     low, high = inputs.min(axis=0) - pad, inputs.max(axis=0) + pad
     a, b = np.linspace(low[i], high[i], n), np.linspace(low[j], high[j], n)
-    X = np.repeat(inputs.mean(axis=0)[None], n * n, axis=0)
+    X = np.repeat(model.fit_.columns.centre(inputs)[None], n * n, axis=0)
     X[:, i], X[:, j] = np.tile(a, n), np.repeat(b, n)
-    p = model.predict_dist(named_rows(model, X)).probabilities()
+    p = predictive_of(model, named_rows(model, X)).probabilities()
     from matplotlib.colors import to_rgb
 
     colours = np.array([to_rgb(COLOURS[k % len(COLOURS)]) for k in range(p.shape[1])])
@@ -100,7 +101,7 @@ def plot_ordinal(
 
     feature = feature_index(model, feature)
     grid, X = line_of(model, feature, n, limits)
-    p = model.predict_dist(X).probabilities()
+    p = predictive_of(model, X).probabilities()
     edges = np.concatenate([np.zeros((len(p), 1)), np.cumsum(p, axis=1)], axis=1)
     colours = matplotlib.colormaps["YlGnBu"](np.linspace(0.12, 0.9, p.shape[1]))
     for k, label in enumerate(model.classes_):

@@ -19,6 +19,7 @@ from ggpm.plotting._common import (
     feature_name,
     line_of,
     points_of,
+    predictive_of,
 )
 from ggpm.prediction.predictive import Predictive
 from ggpm.prediction.regions import log_density
@@ -53,7 +54,7 @@ def plot_ternary(
     ax = axes_for(ax, figsize=(6, 5))
     feature = feature_index(model, feature)
     grid, X = line_of(model, feature, n, limits)
-    predictive = model.predict_dist(X)
+    predictive = predictive_of(model, X)
     _ternary.frame(ax, _parts(model))
     points = points_of(model, data)
     scale = {"cmap": "viridis", "vmin": grid[0], "vmax": grid[-1]}
@@ -94,7 +95,7 @@ def plot_ternary_density(
     """
     _check_three(model)
     ax = axes_for(ax, figsize=(5.4, 4.8))
-    predictive = model.predict_dist(X)
+    predictive = predictive_of(model, X)
     values = _on_mesh(predictive, row)
     relative = np.exp(values - values.max())
     ax.tricontourf(_ternary.mesh()[1], relative, levels=np.linspace(0.02, 1.0, 15), cmap="Blues", zorder=1)

@@ -17,6 +17,7 @@ from ggpm.plotting._common import (
     legend_beside,
     line_of,
     points_of,
+    predictive_of,
     target_name,
 )
 
@@ -46,7 +47,7 @@ def plot_bands(
     ax = axes_for(ax, figsize=(7.2, 3.8))
     feature = feature_index(model, feature)
     grid, X = line_of(model, feature, n, limits)
-    predictive = model.predict_dist(X)
+    predictive = predictive_of(model, X)
     mean, interval = predictive.mean(), predictive.interval(level)
     many = mean.ndim == 2
     names = (model.target_names_ if model.target_names_ else [f"y{j}" for j in range(mean.shape[1])]) if many else []

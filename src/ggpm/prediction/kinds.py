@@ -183,7 +183,7 @@ class Ordered:
 
 
 class Shares(Ordered):
-    """Counts out of a number of trials. Their region is that of the counts, for the trials given, or for one."""
+    """Counts out of a number of trials. Their region is that of the counts; without trials there is only a share."""
 
     def _steps(self, p: Predictive, encoded: Array) -> tuple[Array, Array]:
         self.cdf_given_latent(p)
@@ -198,6 +198,11 @@ class Shares(Ordered):
         return np.ones(len(p)) if p.trials is None else np.asarray(p.trials, dtype=float)
 
     def interval(self, p: Predictive, level: float) -> NDArray:
+        if p.trials is None:
+            raise ValueError(
+                f"an interval of {type(p.family).__name__} counts needs their number of trials: predict_dist(X, "
+                "trials=N). mean_interval(level) is that of the shares."
+            )
         tails, trials = ((1 - level) / 2, (1 + level) / 2), self._trials(p)
         if p.family.has("cdf"):  # of successes; failures are the other trials
             successes = np.stack([self.quantile(p, t) for t in tails], axis=-1)
@@ -212,8 +217,15 @@ class Shares(Ordered):
 
     def columns(self, p: Predictive, level: float, names: list[str] | None, classes: NDArray | None) -> dict[str, Any]:
         mean = p.mean()
-        if mean.ndim > 1:
+        if mean.ndim > 1 and p.trials is not None:
             return super().columns(p, level, names, classes)
+        if mean.ndim > 1:  # shares have no counts to bound: their own uncertainty is what there is to say
+            names = names if names and len(names) == mean.shape[1] else [f"y{j}" for j in range(mean.shape[1])]
+            band = p.mean_interval(level)
+            shares = {f"{name}_mean": mean[:, j] for j, name in enumerate(names)}
+            for j, name in enumerate(names):
+                shares[f"{name}_mean_lower"], shares[f"{name}_mean_upper"] = band[:, j].T
+            return shares
         columns = {"mean": mean, "sd": np.sqrt(p.var())}
         if p.trials is None:  # one trial has no interval; the proportion's own uncertainty is latent
             return columns
@@ -228,7 +240,10 @@ class Angles(Ordered):
 
     def cdf(self, p: Predictive, encoded: Array) -> Array:
         start = p.family.encode(np.full(len(p), p.family.decode_start()))
-        first, last = (self.circle(p).to_radians(y) for y in (start, encoded))
+        return self.between(p, *(self.circle(p).to_radians(y) for y in (start, encoded)))
+
+    def between(self, p: Predictive, first: Array, last: Array) -> Array:
+        """Probability of the arc from first forwards to last, radians."""
         return self._from_tables(p, lambda table, rows: table.between(first[rows], last[rows]))
 
     @staticmethod

@@ -38,6 +38,14 @@ class LazyPredictive:
         """Credible region of the given level."""
         return self._map("interval", level)
 
+    def mean_interval(self, level: float = 0.9) -> Any:
+        """Credible interval of the mean."""
+        return self._map("mean_interval", level)
+
+    def probability(self, low: float, high: float) -> Any:
+        """P(low <= y <= high), or of the arc from low forwards to high, for one pair of bounds."""
+        return self._map("probability", low, high)
+
     def quantile(self, q: float) -> Any:
         """The q-quantile of y."""
         return self._map("quantile", q)

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.families.curvature import Blocks, Diagonal
+from ggpm.families.weighted import unweighted
 from ggpm.fields.base import Approximation
 from ggpm.fields.dense import JointMatrix, KernelMatrices
 from ggpm.fields.dense.field import DenseProcess
-from ggpm.learning.cavities import log_densities
+from ggpm.learning.cavities import cavities, log_densities
 from ggpm.learning.engine import find
 from ggpm.prediction.predictive import Predictive
 from ggpm.sites import Problem, Rule
@@ -84,7 +85,13 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
     (5,)
     """
     a, p = approximation, approximation.process.problem
-    values, responded = log_densities(a), np.zeros(p.shape[0], dtype=bool)
+    family, y = unweighted(p.family, p.y)
+    if family is p.family:
+        values = log_densities(a)
+    else:  # the site that is left out counts w times, the density once: they do not cancel in the integral
+        mean, cov = cavities(a)
+        values = Predictive(family, mean + p.offset, cov).log_prob(family.decode(y))
+    responded = np.zeros(p.shape[0], dtype=bool)
     counts = _default_neighbours(a) if neighbours is None else (neighbours,)
     if any(counts) and len(values) > 1 and a.rule.depends_on != "y":
         respond, moving = Response(a), np.arange(len(values))
@@ -93,8 +100,8 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
             rows = moving[found]
             if rows.size == 0:
                 break
-            predictive = Predictive(p.family, mean[found] + p.offset[rows], cov[found])
-            new = predictive.log_prob(p.family.decode(p.y[rows]))
+            predictive = Predictive(family, mean[found] + p.offset[rows], cov[found])
+            new = predictive.log_prob(family.decode(y[rows]))
             moving = rows[np.abs(new - values[rows]) > SETTLED]
             values[rows], responded[rows] = new, True
             if moving.size == 0 or count >= len(values) - 1:

@@ -15,6 +15,7 @@ from ggpm.families.base import Family
 from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, cholesky_root, expectation
 from ggpm.prediction.kinds import Ordered, kind_of
 from ggpm.prediction.nodes import wide_nodes
+from ggpm.prediction.questions import mean_interval, probability
 from ggpm.prediction.regions import HighestDensityRegion, highest_density
 from ggpm.sites.densities import log_expected_prob
 
@@ -264,6 +265,30 @@ class Predictive:
         """
         check_level(level, "level")
         return self._kind.interval(self, level)
+
+    def mean_interval(self, level: float = 0.9) -> Array:
+        """Credible interval of the mean that `mean` estimates: of a rate, a share, a direction; not of y itself.
+
+        ====================  ================================================================
+        ordered outputs       (m, 2); per part or class (m, d, 2)
+        angles                arc (start, end) about the mean direction, (m, 2); it may wrap
+        ====================  ================================================================
+
+        >>> from ggpm.families import Poisson
+        >>> Predictive(Poisson(), np.zeros((1, 1)), np.ones((1, 1, 1))).mean_interval(0.9).round(2)
+        array([[0.19, 5.18]])
+        """
+        check_level(level, "level")
+        return mean_interval(self, level)
+
+    def probability(self, low: Any, high: Any) -> Array:
+        """P(low <= y <= high), or of the arc from low forwards to high; bounds are numbers or one per row.
+
+        >>> from ggpm.families import Poisson
+        >>> Predictive(Poisson(), np.zeros((1, 1)), np.ones((1, 1, 1))).probability(1, np.inf).round(3)
+        array([0.618])
+        """
+        return probability(self, low, high)
 
     def _normal(self) -> tuple[Array, Array] | None:
         """Mean and sd of y where it is exactly normal."""

@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 
 # Most steps of k-means after its seeding: the points need only cover the rows, not be the best centres.
 LLOYD_STEPS = 25
+LABEL_DIRECTIONS = 16  # dimensions in which labels are random directions: angles between them are then 90 ± 14 degrees
 
 
 @dataclass(frozen=True)
@@ -112,11 +113,16 @@ class Inducing:
                     stacklevel=2,
                 )
             return distinct
-        return greedy_variance(sample, kernels, M) if self.choice == "variance" else kmeans_points(sample, M, seed)
+        if self.choice == "variance":
+            return greedy_variance(sample, kernels, M)
+        return kmeans_points(sample, M, seed, kernels_module.category_columns(kernels, sample.shape[1]))
 
 
-def kmeans_points(X: Array, M: int, seed: int = 0) -> Array:
+def kmeans_points(X: Array, M: int, seed: int = 0, categories: NDArray[np.bool_] | None = None) -> Array:
     """Centres of k-means (k-means++ seeds) on features in units of their standard deviation, (M, features).
+
+    Columns that are ``categories`` have no means: for k-means each value of one is a random direction, so that all are
+    about equally far apart, and a point has the values of the row nearest to its centre.
 
     >>> X = np.repeat([[0.0], [10.0]], 5, axis=0) + np.linspace(-1, 1, 10)[:, None]
     >>> np.sort(kmeans_points(X, 2)[:, 0]).round(2)
@@ -126,8 +132,20 @@ def kmeans_points(X: Array, M: int, seed: int = 0) -> Array:
     spread = np.where(spread > 0, spread, 1.0)
     from sklearn.cluster import KMeans  # loads half of scikit-learn: only when it is used
 
-    found = KMeans(M, n_init=1, max_iter=LLOYD_STEPS, random_state=seed).fit((X - centre) / spread)
-    return found.cluster_centers_ * spread + centre
+    held = np.zeros(X.shape[1], dtype=bool) if categories is None else categories
+    scaled = ((X - centre) / spread)[:, ~held]
+    for j in np.flatnonzero(held):
+        values, codes = np.unique(X[:, j], return_inverse=True)
+        directions = np.random.default_rng(seed).normal(size=(len(values), min(len(values), LABEL_DIRECTIONS)))
+        scaled = np.hstack([scaled, (directions / np.linalg.norm(directions, axis=1, keepdims=True))[codes]])
+    found = KMeans(M, n_init=1, max_iter=LLOYD_STEPS, random_state=seed).fit(scaled)
+    Z = np.empty((M, X.shape[1]))
+    Z[:, ~held] = found.cluster_centers_[:, : np.sum(~held)] * spread[~held] + centre[~held]
+    if held.any():
+        from sklearn.metrics import pairwise_distances_argmin
+
+        Z[:, held] = X[pairwise_distances_argmin(found.cluster_centers_, scaled)][:, held]
+    return Z
 
 
 def greedy_variance(X: Array, kernels: Sequence[Any], M: int) -> Array:

@@ -1,0 +1,68 @@
+"""Base of families around another one: rows with weights, rows of which only parts are known."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm.families.base import OPTIONAL, Family
+from ggpm.families.kinds import Support
+
+Array = NDArray[np.float64]
+
+
+class Wrapped(Family):
+    """A resolved family whose encoded y carries more than y; predictions are those of the family itself."""
+
+    def __init__(self, base: Family) -> None:
+        self.base = base
+        self.latent_dim = base.latent_dim
+        self.finite, self.countable = base.finite, base.countable  # type: ignore[misc]
+
+    def has(self, name: str) -> bool:
+        # closed forms that the wrapper does not pass on are none
+        return name in OPTIONAL and name in vars(type(self)) and self.base.has(name)
+
+    @property
+    def support(self) -> Support:
+        return self.base.support
+
+    @property
+    def phi(self) -> Any:  # type: ignore[override]
+        return self.base.phi
+
+    @property
+    def phi_bounds(self) -> Any:  # type: ignore[override]
+        return self.base.phi_bounds
+
+    @property
+    def log_hyper(self) -> Array:
+        return self.base.log_hyper
+
+    @property
+    def log_hyper_bounds(self) -> Array:
+        return self.base.log_hyper_bounds
+
+    def with_log_hyper(self, value: Array) -> Self:
+        out = copy.copy(self)
+        out.base = self.base.with_log_hyper(value)
+        return out
+
+    def moment(self, eta: Array, trials: Array | None = None) -> Array:
+        return self.base.moment(eta, trials)
+
+    def spread(self, eta: Array, trials: Array | None = None) -> Array:
+        return self.base.spread(eta, trials)
+
+    def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
+        return self.base.sample(eta, rng, trials)
+
+
+def unwrapped(family: Family) -> Family:
+    """The family itself, as predictions use it."""
+    while isinstance(family, Wrapped):
+        family = family.base
+    return family

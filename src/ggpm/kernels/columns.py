@@ -1,0 +1,467 @@
+"""Kernels on columns: any kernel on some of them, groups, the globe, cycles. Each is a kernel of scikit-learn.
+
+Columns are named as in the data frame that `fit` gets, or numbered from 0. Names become numbers in `fit`, where they
+are known (`at`); until then a kernel with names can be called on data frames only.
+
+    On(RBF(), "temperature") + On(Cyclic(24), "time") + Category("station")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.gaussian_process import kernels as sk
+
+from ggpm.data.columns import Columns
+from ggpm.kernels.distances import Distances
+from ggpm.kernels.pullbacks import (
+    NODES,
+    Array,
+    Block,
+    ExpSineSquaredNode,
+    MaternNode,
+    Node,
+    Pulled,
+    node,
+)
+
+__all__ = ["Category", "Cyclic", "On", "Sphere", "category_columns", "placed", "summands", "used_columns"]
+
+Names = str | int | Sequence[str | int]
+Bounds = tuple[float, float] | str
+
+
+def listed(columns: Names) -> list[str | int]:
+    """Columns as a list, from one of them or several."""
+    return [columns] if isinstance(columns, str | int | np.integer) else list(columns)
+
+
+def _chosen(X: Any, columns: Names, at: Sequence[int] | None) -> Any:
+    """The columns of X, an array or a data frame, that a kernel looks at."""
+    names = listed(columns)
+    if at is None and hasattr(X, "columns"):
+        if all(isinstance(name, str) for name in names):
+            return np.asarray(X[names])
+        X = np.asarray(X)
+    if at is None and any(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"the columns {', '.join(map(repr, names))} are known by name only: fit a ggpm estimator to a data "
+            "frame, or give their numbers."
+        )
+    return np.atleast_2d(X)[:, [int(j) for j in (names if at is None else at)]]
+
+
+class On(sk.Kernel):
+    """A kernel that looks at some columns of X alone.
+
+    Parameters
+    ----------
+    kernel : kernel of scikit-learn
+    columns : name, number, or list of them
+    at : tuple of numbers, optional
+        Where these columns are in X; `fit` sets it.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> On(RBF(), 0)([[0.0, 5.0], [0.0, 7.0]])
+    array([[1., 1.],
+           [1., 1.]])
+    >>> On(RBF(2.0), ["lat", "lon"]) + On(RBF(), "height")
+    On(RBF(length_scale=2), ['lat', 'lon']) + On(RBF(length_scale=1), 'height')
+    """
+
+    def __init__(self, kernel: sk.Kernel, columns: Names, at: Sequence[int] | None = None) -> None:
+        self.kernel = kernel
+        self.columns = columns
+        self.at = at
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters of this kernel, with those of the inner one as ``kernel__...``."""
+        params = {"kernel": self.kernel, "columns": self.columns, "at": self.at}
+        if deep:
+            params.update((f"kernel__{name}", value) for name, value in self.kernel.get_params().items())
+        return params
+
+    @property
+    def hyperparameters(self) -> list[sk.Hyperparameter]:
+        """Hyperparameters of the inner kernel."""
+        return [
+            sk.Hyperparameter(f"kernel__{h.name}", h.value_type, h.bounds, h.n_elements)
+            for h in self.kernel.hyperparameters
+        ]
+
+    @property
+    def theta(self) -> Array:
+        """Free log-hyperparameters of the inner kernel."""
+        return self.kernel.theta
+
+    @theta.setter
+    def theta(self, theta: Array) -> None:
+        self.kernel.theta = theta
+
+    @property
+    def bounds(self) -> Array:
+        """Bounds of `theta`."""
+        return self.kernel.bounds
+
+    def _part(self, X: Any) -> Any:
+        return _chosen(X, self.columns, self.at)
+
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+        if eval_gradient:
+            return self.kernel(self._part(X), None if Y is None else self._part(Y), eval_gradient=True)
+        return self.kernel(self._part(X), None if Y is None else self._part(Y))
+
+    def diag(self, X: Any) -> Array:
+        """k(x, x) of every row."""
+        return self.kernel.diag(self._part(X))
+
+    def is_stationary(self) -> bool:
+        """Whether the inner kernel is."""
+        return self.kernel.is_stationary()
+
+    @property
+    def requires_vector_input(self) -> bool:
+        """Rows must be vectors: they have columns."""
+        return True
+
+    def __repr__(self) -> str:
+        return f"On({self.kernel!r}, {self.columns!r})"
+
+
+class Category(sk.NormalizedKernelMixin, sk.Kernel):
+    """1 for rows of the same group, 0 for others: every group has a level of its own.
+
+    Times another kernel every group has a curve of its own; times a constant, ``ConstantKernel() *
+    Category("subject")``, the variance between groups is learned.
+
+    Parameters
+    ----------
+    columns : name, number, or list of them
+        Rows are of one group where they agree in all of these.
+    at : tuple of numbers, optional
+        Where these columns are in X; `fit` sets it.
+
+    Examples
+    --------
+    >>> Category(1)([[0.5, 3.0], [0.7, 3.0], [0.5, 4.0]])
+    array([[1., 1., 0.],
+           [1., 1., 0.],
+           [0., 0., 1.]])
+    """
+
+    def __init__(self, columns: Names, at: Sequence[int] | None = None) -> None:
+        self.columns = columns
+        self.at = at
+
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+        rows = _chosen(X, self.columns, self.at)
+        K = _equal(rows, rows if Y is None else _chosen(Y, self.columns, self.at))
+        return (K, np.empty((*K.shape, 0))) if eval_gradient else K
+
+    def is_stationary(self) -> bool:
+        """Whether k depends on differences alone: it does."""
+        return True
+
+    def __repr__(self) -> str:
+        return f"Category({self.columns!r})"
+
+
+def _equal(rows: NDArray, columns: NDArray, out: Array | None = None) -> Array:
+    """1.0 where a row agrees with another in every column, (n, m)."""
+    out = np.empty((len(rows), len(columns))) if out is None else out
+    np.equal(rows[:, :1], columns[:, 0], out=out, casting="unsafe", dtype=None)
+    for j in range(1, rows.shape[1]):
+        out *= rows[:, j : j + 1] == columns[:, j]
+    return out
+
+
+class Sphere(sk.NormalizedKernelMixin, sk.Kernel):
+    """Matérn kernel on the globe: X is two columns, latitude and longitude in degrees.
+
+    Its distance is the chord through the globe, in radii; so it is positive definite for every ``nu``, which a Matérn
+    kernel of distances along the surface is not.
+
+    Parameters
+    ----------
+    length_scale : float
+        In radii of the globe: 0.1 is 637 km on Earth.
+    nu : float
+        Smoothness, as in `sklearn.gaussian_process.kernels.Matern`.
+    length_scale_bounds : pair of floats or "fixed"
+
+    Examples
+    --------
+    >>> Sphere(1.0)([[90.0, 0.0], [90.0, 77.0], [-90.0, 0.0]]).round(3)  # one pole twice, and the other
+    array([[1.  , 1.  , 0.14],
+           [1.  , 1.  , 0.14],
+           [0.14, 0.14, 1.  ]])
+    """
+
+    def __init__(
+        self, length_scale: float = 1.0, nu: float = 1.5, length_scale_bounds: Bounds = (1e-5, 1e5)
+    ) -> None:  # fmt: skip
+        self.length_scale = length_scale
+        self.nu = nu
+        self.length_scale_bounds = length_scale_bounds
+
+    @property
+    def hyperparameter_length_scale(self) -> sk.Hyperparameter:
+        """The length scale."""
+        return sk.Hyperparameter("length_scale", "numeric", self.length_scale_bounds)
+
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+        chord = sk.Matern(self.length_scale, self.length_scale_bounds, self.nu)
+        return chord(unit_vectors(X), None if Y is None else unit_vectors(Y), eval_gradient=eval_gradient)
+
+    def is_stationary(self) -> bool:
+        """Whether k depends on differences of the columns alone: it does not."""
+        return False
+
+    def __repr__(self) -> str:
+        return f"Sphere(length_scale={np.ravel(self.length_scale)[0]:.3g}, nu={self.nu:.3g})"
+
+
+def unit_vectors(X: Any) -> Array:
+    """Points on the unit sphere, (n, 3), from latitude and longitude in degrees, (n, 2).
+
+    >>> unit_vectors([[90.0, 12.0]]).round(12)
+    array([[0., 0., 1.]])
+    """
+    X = _columns_of(X, 2, "Sphere", "latitude and longitude")
+    lat, lon = np.deg2rad(X).T
+    return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
+
+
+class Cyclic(sk.NormalizedKernelMixin, sk.Kernel):
+    """Periodic kernel on one column, ``exp(-2 sin²(pi d/period)/l²)`` for a difference d.
+
+    Parameters
+    ----------
+    period : float
+        In units of the column; times are in hours, so that 24 is a day and 8766 a year. It is held unless bounds
+        are given.
+    length_scale : float
+        Without unit: below 1 there are several bumps in a period, far above 1 nearly a sine.
+    period_bounds, length_scale_bounds : pair of floats or "fixed"
+
+    Examples
+    --------
+    >>> Cyclic(24)([[0.0], [24.0], [12.0]]).round(3)
+    array([[1.   , 1.   , 0.135],
+           [1.   , 1.   , 0.135],
+           [0.135, 0.135, 1.   ]])
+    """
+
+    def __init__(
+        self, period: float = 1.0, length_scale: float = 1.0, period_bounds: Bounds = "fixed",
+        length_scale_bounds: Bounds = (1e-5, 1e5),
+    ) -> None:  # fmt: skip
+        self.period = period
+        self.length_scale = length_scale
+        self.period_bounds = period_bounds
+        self.length_scale_bounds = length_scale_bounds
+
+    @property
+    def hyperparameter_length_scale(self) -> sk.Hyperparameter:
+        """The length scale."""
+        return sk.Hyperparameter("length_scale", "numeric", self.length_scale_bounds)
+
+    @property
+    def hyperparameter_period(self) -> sk.Hyperparameter:
+        """The period."""
+        return sk.Hyperparameter("period", "numeric", self.period_bounds)
+
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+        X = _columns_of(X, 1, "Cyclic", "one column")
+        wave = sk.ExpSineSquared(self.length_scale, self.period, self.length_scale_bounds, self.period_bounds)
+        return wave(X, None if Y is None else np.atleast_2d(Y), eval_gradient=eval_gradient)
+
+    def is_stationary(self) -> bool:
+        """Whether k depends on differences alone: it does."""
+        return True
+
+    def __repr__(self) -> str:
+        return f"Cyclic(period={self.period:.3g}, length_scale={self.length_scale:.3g})"
+
+
+def _columns_of(X: Any, count: int, name: str, what: str) -> Array:
+    X = np.atleast_2d(np.asarray(X, dtype=np.float64))
+    if X.shape[1] != count:
+        raise ValueError(
+            f"{name} looks at {what}; got {X.shape[1]} columns. Choose them: On({name}(...), columns)."
+        )  # fmt: skip
+    return X
+
+
+# ---- nodes ---------------------------------------------------------------------------------------------------------
+
+
+class OnNode(Node):
+    children = ("kernel",)
+
+    def __init__(self, kernel: Any, points: Distances) -> None:
+        self.kernel, self.points = kernel, points
+        _chosen(points.rows[:1], kernel.columns, kernel.at)  # says it where names are not known
+        self.at = tuple(int(j) for j in (listed(kernel.columns) if kernel.at is None else kernel.at))
+        self.inner = node(kernel.kernel, points.part(self.at))
+        self.size = self.inner.size
+
+    def value(self, rows: slice, out: Array | None = None) -> Block:
+        return self.inner.value(rows, out)
+
+    def add_to(self, rows: slice, block: Array) -> Array:
+        return self.inner.add_to(rows, block)
+
+    def pull(self, rows: slice, G: Array, value: Block | None, inputs: bool) -> Pulled:
+        grad, part = self.inner.pull(rows, G, value, inputs)
+        if part is None or self.inner.points is self.points:
+            return grad, part
+        whole = np.zeros(self.points.columns.shape)
+        for j, column in zip(self.at, part.T):  # a column may be named twice
+            whole[:, j] += column
+        return grad, whole
+
+    def diag_pull(self, g: Array) -> Array:
+        return self.inner.diag_pull(g)
+
+    @property
+    def has_noise(self) -> bool:
+        return self.inner.has_noise
+
+    def shared_diag(self) -> Array:
+        return self.inner.shared_diag()
+
+    def shared_diag_pull(self, g: Array) -> Array:
+        return self.inner.shared_diag_pull(g)
+
+
+class CategoryNode(Node):
+    def __init__(self, kernel: Any, points: Distances) -> None:
+        super().__init__(kernel, points)
+        self.rows = _chosen(points.rows, kernel.columns, kernel.at)
+        self.columns = self.rows if points.square else _chosen(points.columns, kernel.columns, kernel.at)
+
+    def value(self, rows: slice, out: Array | None = None) -> Block:
+        return _equal(self.rows[rows], self.columns, out)
+
+    def pull(self, rows: slice, G: Array, value: Block | None, inputs: bool) -> Pulled:
+        return np.zeros(0), None  # groups do not move
+
+
+class SphereNode(MaternNode):
+    def __init__(self, kernel: Any, points: Distances) -> None:
+        super().__init__(kernel, points.embedded(unit_vectors))
+        self.angles = np.deg2rad(points.columns)
+        self.given = points
+
+    def pull(self, rows: slice, G: Array, value: Block | None, inputs: bool) -> Pulled:
+        grad, g = super().pull(rows, G, value, inputs)
+        if g is None:
+            return grad, None
+        (sin_lat, sin_lon), (cos_lat, cos_lon) = np.sin(self.angles).T, np.cos(self.angles).T
+        lat = -sin_lat * (cos_lon * g[:, 0] + sin_lon * g[:, 1]) + cos_lat * g[:, 2]
+        lon = cos_lat * (cos_lon * g[:, 1] - sin_lon * g[:, 0])
+        return grad, np.deg2rad(np.stack([lat, lon], axis=1))
+
+    def shared_diag(self) -> Array:
+        return np.ones(len(self.given.rows))
+
+
+class CyclicNode(ExpSineSquaredNode):
+    hyperparameters = ("length_scale", "period")
+
+    def __init__(self, kernel: Any, points: Distances) -> None:
+        super().__init__(kernel, points)
+        _columns_of(points.rows[:1], 1, "Cyclic", "one column")
+
+
+NODES.update({On: OnNode, Category: CategoryNode, Sphere: SphereNode, Cyclic: CyclicNode})
+
+
+# ---- kernels and the columns of a fit ----------------------------------------------------------------------------
+
+
+def placed(kernel: sk.Kernel, columns: Columns) -> sk.Kernel:
+    """The kernel with the columns that it names found in X; what does not go together is an error.
+
+    >>> placed(On(sk.RBF(), "hour"), Columns(2, ("station", "hour"))).at
+    (1,)
+    """
+    if isinstance(kernel, On):
+        at = tuple(columns.position(name) for name in listed(kernel.columns))
+        if not at:
+            raise ValueError(f"{kernel!r} looks at no column.")
+        return On(placed(kernel.kernel, columns.part(at)), kernel.columns, at)
+    if isinstance(kernel, Category):
+        return Category(kernel.columns, tuple(columns.position(name) for name in listed(kernel.columns)))
+    if type(kernel) in (sk.Sum, sk.Product):
+        return type(kernel)(placed(kernel.k1, columns), placed(kernel.k2, columns))
+    if type(kernel) is sk.Exponentiation:
+        return sk.Exponentiation(placed(kernel.kernel, columns), kernel.exponent)
+    if type(kernel) in NODES and looks(kernel):
+        labelled = [columns.called(j) for j, kind in enumerate(columns.kinds) if kind == "category"]
+        if labelled:
+            raise ValueError(
+                f"{kernel!r} looks at every column, but {', '.join(labelled)} holds labels, which have no distances. "
+                "Choose its columns with On(kernel, columns) and give labels a Category(column), both from "
+                "ggpm.kernels; kernel=None makes such parts by itself."
+            )
+    return kernel
+
+
+def looks(kernel: sk.Kernel) -> bool:
+    """Whether a simple kernel looks at X at all: constants and white noise do not."""
+    return not isinstance(kernel, sk.ConstantKernel | sk.WhiteKernel)
+
+
+def leaves(kernel: sk.Kernel, at: Sequence[int]) -> Iterator[tuple[sk.Kernel, list[int]]]:
+    """Simple kernels inside a placed one, each with the numbers of the columns that it is given."""
+    if isinstance(kernel, On | Category):
+        inner = [at[int(j)] for j in (listed(kernel.columns) if kernel.at is None else kernel.at)]
+        yield from [(kernel, inner)] if isinstance(kernel, Category) else leaves(kernel.kernel, inner)
+    elif isinstance(kernel, sk.KernelOperator):
+        yield from leaves(kernel.k1, at)
+        yield from leaves(kernel.k2, at)
+    elif isinstance(kernel, sk.Exponentiation):
+        yield from leaves(kernel.kernel, at)
+    else:
+        yield kernel, list(at)
+
+
+def used_columns(kernels: Sequence[sk.Kernel], count: int) -> NDArray[np.bool_]:
+    """Mask of the columns that some kernel looks at.
+
+    >>> used_columns([On(sk.RBF(), [2, 0]) + Category(3) + sk.WhiteKernel()], 5)
+    array([ True, False,  True,  True, False])
+    """
+    return _mask((at for k in kernels for leaf, at in leaves(k, range(count)) if looks(leaf)), count)
+
+
+def category_columns(kernels: Sequence[sk.Kernel], count: int) -> NDArray[np.bool_]:
+    """Mask of the columns whose values are groups to some kernel: means of them would be no groups.
+
+    >>> category_columns([On(sk.RBF(), 0) * Category(2)], 3)
+    array([False, False,  True])
+    """
+    return _mask((at for k in kernels for leaf, at in leaves(k, range(count)) if isinstance(leaf, Category)), count)
+
+
+def _mask(groups: Iterable[list[int]], count: int) -> NDArray[np.bool_]:
+    out = np.zeros(count, dtype=bool)
+    for at in groups:
+        out[at] = True
+    return out
+
+
+def summands(kernel: sk.Kernel) -> list[sk.Kernel]:
+    """The parts of a sum, with products over sums multiplied out no further.
+
+    >>> summands(2.0 * sk.RBF() + Category(0) + sk.WhiteKernel())
+    [1.41**2 * RBF(length_scale=1), Category(0), WhiteKernel(noise_level=1)]
+    """
+    return [*summands(kernel.k1), *summands(kernel.k2)] if isinstance(kernel, sk.Sum) else [kernel]

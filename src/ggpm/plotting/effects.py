@@ -1,0 +1,177 @@
+"""Effects of single columns, and maps over two of them: any quantity of the predictive distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm.plotting._common import (
+    BAND,
+    COLOURS,
+    MEAN,
+    POINTS,
+    axes_for,
+    feature_index,
+    feature_name,
+    inputs_of,
+    legend_beside,
+    named_rows,
+    predictive_of,
+    target_name,
+)
+
+Array = NDArray[np.float64]
+
+
+def plot_effects(
+    model: Any, features: list[int | str] | None = None, *, level: float = 0.9, n: int = 100, axes: Any = None
+) -> Any:
+    """The mean of y as one column varies, a panel for each, with credible bands of that mean.
+
+    Angles are drawn around their circle without jumps, compositions and classes by parts that add up to one. All other
+    columns are held at their means, categories at the label that occurs most often: the title says where.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    features : columns to draw; None: all
+    level : probability of the bands
+    n : points on each axis
+    axes : as many matplotlib axes as columns, or None
+
+    Returns
+    -------
+    array of axes
+
+    Examples
+    --------
+    >>> import ggpm
+    >>> X = np.random.default_rng(0).normal(size=(12, 2))
+    >>> model = ggpm.GGPRegressor("gamma", optimizer=None).fit(X, np.exp(X[:, 0]))
+    >>> [ax.get_xlabel() for ax in plot_effects(model, n=10)]
+    ['x0', 'x1']
+    """
+    columns, inputs = model.fit_.columns, inputs_of(model)
+    chosen = [feature_index(model, f) for f in (range(columns.count) if features is None else features)]
+    if axes is None:
+        first = axes_for(None, ncols=len(chosen), figsize=(3.6 * len(chosen), 3.4), squeeze=False)
+        axes = first.ravel()
+    centre = columns.centre(inputs)
+    for ax, j in zip(axes, chosen):
+        labels = _labels(columns, j, inputs)
+        grid = (
+            np.linspace(inputs[:, j].min(), inputs[:, j].max(), n) if labels is None else np.arange(float(len(labels)))
+        )
+        X = np.repeat(centre[None], len(grid), axis=0)
+        X[:, j] = grid if labels is None else [code for code, _ in labels]
+        predictive = predictive_of(model, named_rows(model, X))
+        _draw(ax, model, grid, predictive.mean(), predictive.mean_interval(level), labels is not None)
+        ax.set(xlabel=feature_name(model, j), ylabel=target_name(model, "mean of y"))
+        ax.set_title(_held(model, centre, j), fontsize="x-small")
+        if labels is not None:
+            ax.set_xticks(grid, [str(label) for _, label in labels])
+        if columns.kinds[j] == "time":
+            ax.set_xlabel(f"{feature_name(model, j)} (hours since 1970)")
+    return axes
+
+
+def _labels(columns: Any, j: int, inputs: Array) -> list[tuple[float, Any]] | None:
+    """Codes and labels that occur in a column of labels; None for other columns."""
+    if columns.kinds[j] not in ("category", "boolean"):
+        return None
+    named = columns.members[j].labels or (False, True)
+    return [(float(code), named[int(code)]) for code in np.unique(inputs[:, j])]
+
+
+def _held(model: Any, centre: Array, j: int) -> str:
+    """Where the other columns are, in words."""
+    columns = model.fit_.columns
+    row = columns.decode(centre[None])
+    values = row.iloc[0].tolist() if hasattr(row, "iloc") else np.asarray(row)[0].tolist()
+    told = [
+        f"{feature_name(model, k)} = {value:.3g}" if isinstance(value, float) else f"{feature_name(model, k)} = {value}"
+        for k, value in enumerate(values)
+        if k != j
+    ]
+    return "at " + ", ".join(told) if told else ""
+
+
+def _draw(ax: Any, model: Any, grid: Array, mean: Array, band: Array, points: bool) -> None:
+    """Curves with bands, or points with bars where the axis has labels."""
+    family = model.family_
+    if family.kind == "angles":
+        period = family.support.period
+        middle = np.unwrap(mean, period=period)
+        width = np.mod(band[:, 1] - band[:, 0], period)
+        below = np.mod(mean - band[:, 0], period)
+        mean, band = middle, np.stack([middle - below, middle - below + width], axis=1)
+    several = mean.reshape(len(mean), -1)
+    band = band.reshape(len(mean), -1, 2)
+    many = several.shape[1] > 1
+    names = [str(label) for label in getattr(model, "classes_", [])] or model.target_names_ or []
+    for k in range(several.shape[1]):
+        colour = COLOURS[k % len(COLOURS)] if many else MEAN
+        label = names[k] if many and len(names) == several.shape[1] else f"y{k}" if many else None
+        if points:
+            bars = np.abs(band[:, k].T - several[:, k])
+            ax.errorbar(grid, several[:, k], bars, fmt="o", color=colour, capsize=3, label=label)
+        else:
+            fill = colour if many else BAND
+            ax.fill_between(grid, band[:, k, 0], band[:, k, 1], color=fill, alpha=0.18 if many else 0.3, lw=0)
+            ax.plot(grid, several[:, k], color=colour, lw=1.8, label=label)
+    if many:
+        legend_beside(ax)
+
+
+def plot_map(
+    model: Any,
+    features: tuple[int | str, int | str] = (0, 1),
+    quantity: str | Callable[[Any], Array] = "mean",
+    *,
+    n: int = 60,
+    ax: Any = None,
+) -> Any:
+    """A map of any quantity of the predictive distribution over two columns, others held as in `plot_effects`.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    features : the columns on the axes
+    quantity : name of a method of `Predictive` that gives one number per row, such as "mean" and "var", or a function
+        of the predictive distribution, such as ``lambda p: p.probability(10, np.inf)``
+    n : points on each axis
+
+    Examples
+    --------
+    >>> import ggpm
+    >>> X = np.random.default_rng(0).normal(size=(12, 2))
+    >>> model = ggpm.GGPRegressor("gamma", optimizer=None).fit(X, np.exp(X[:, 0]))
+    >>> plot_map(model, quantity=lambda p: p.probability(1, 2), n=5).get_ylabel()
+    'x1'
+    """
+    if model.n_features_in_ < 2:
+        raise ValueError("a map needs two columns; this model has one. Try plot_effects.")
+    ax = axes_for(ax, figsize=(5.6, 4.4))
+    i, j = (feature_index(model, f) for f in features)
+    inputs, centre = inputs_of(model), model.fit_.columns.centre(inputs_of(model))
+    low, high = inputs.min(axis=0), inputs.max(axis=0)
+    a, b = np.linspace(low[i], high[i], n), np.linspace(low[j], high[j], n)
+    X = np.repeat(centre[None], n * n, axis=0)
+    X[:, i], X[:, j] = np.tile(a, n), np.repeat(b, n)
+    predictive = predictive_of(model, named_rows(model, X))
+    values = np.asarray(quantity(predictive) if callable(quantity) else getattr(predictive, quantity)())
+    if values.shape != (n * n,):
+        raise ValueError(
+            f"quantity must give one number per row; got shape {values.shape}. Choose a part, such as lambda p: "
+            "p.mean()[:, 0]."
+        )
+    cyclic = quantity == "mean" and model.family_.kind == "angles"
+    image = ax.pcolormesh(a, b, values.reshape(n, n), cmap="twilight" if cyclic else "viridis", shading="auto")
+    label = quantity if isinstance(quantity, str) else getattr(quantity, "__name__", "quantity")
+    ax.figure.colorbar(image, ax=ax, label=label if label != "<lambda>" else target_name(model, "quantity"))
+    ax.plot(inputs[:, i], inputs[:, j], ".", color=POINTS, ms=3, alpha=0.5)
+    ax.set(xlabel=feature_name(model, i), ylabel=feature_name(model, j))
+    return ax

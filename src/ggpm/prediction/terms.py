@@ -1,0 +1,170 @@
+"""Terms: what each summand of the kernel says of the latent, and draws that hang together between rows.
+
+A sum of kernels is a sum of independent processes, f = sum_s f_s. Given the sites, each is Gaussian too:
+
+    E[f_s(x*)] = k_s(x*, X) z,        Var[f_s(x*)] = k_s(x*, x*) - k_s(x*, X) (K + W)^-1 k_s(X, x*),
+
+with the z and W of the whole, so that the means add up. Draws over many rows follow Matheron's rule: with a draw
+(g, g*) of the prior at old and new rows and e ~ N(0, W), ``m* + g* - K*^T (K + W)^-1 (g + e)`` is one of the posterior.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+from sklearn.gaussian_process import kernels as sk
+
+from ggpm.fields.dense import DensePosterior, KernelMatrices
+from ggpm.fields.dense.matrices import kernel_of
+from ggpm.fields.inducing.posterior import InducingPosterior
+from ggpm.kernels import Category, On, evaluate, summands
+from ggpm.kernels.linalg import solve_lower
+
+__all__ = ["joint_covariance", "joint_draws", "term_names", "terms"]
+
+Array = NDArray[np.float64]
+
+EXPLICIT_MOST = 1000  # latents of all new rows up to which their joint covariance is formed: one solve for each
+
+
+# ---- terms -----------------------------------------------------------------------------------------------------------
+def terms(posterior: Any, X: Array) -> dict[str, tuple[Array, Array]]:
+    """Mean and standard deviation (m, D) of every summand of the kernels at encoded rows, by name.
+
+    Summands of the same name under different latents are one term.
+    """
+    if not isinstance(posterior, (DensePosterior, InducingPosterior)):
+        raise ValueError(f"terms are known for dense and inducing posteriors; got {type(posterior).__name__}.")
+    lists = [dict(zip(term_names(kernel), summands(kernel))) for kernel in posterior.kernels]
+    found = {}
+    for name in dict.fromkeys(name for parts in lists for name in parts):
+        none = sk.ConstantKernel(0.0, "fixed")  # of a latent whose kernel has no such summand
+        parts = [members.get(name, none) for members in lists]
+        if isinstance(posterior, DensePosterior):
+            mean, var = _dense_term(posterior, parts, X)
+        else:
+            mean, var = _inducing_term(posterior, parts, X)
+        found[name] = mean, np.sqrt(np.maximum(var, 0.0))  # a variance is never negative: what is below is rounding
+    return found
+
+
+def _dense_term(p: DensePosterior, parts: list[sk.Kernel], X: Array) -> tuple[Array, Array]:
+    K = KernelMatrices([np.asfortranarray(evaluate(k, p.X, X).K) for k in parts])
+    D = p.z.shape[1]
+    mean = np.stack([K.of(j).T @ p.z[:, j] for j in range(D)], axis=1)
+    prior = np.stack([np.broadcast_to(k.diag(X), len(X)) for k in parts], axis=1)
+    return mean, prior - np.einsum("mjj->mj", p.solution.reduction(K))
+
+
+def _inducing_term(p: InducingPosterior, parts: list[sk.Kernel], X: Array) -> tuple[Array, Array]:
+    D = len(p.v)
+    mean, var = np.empty((len(X), D)), np.empty((len(X), D))
+    for j in range(D):
+        k = kernel_of(j, len(parts))
+        a = solve_lower(p.L[k], evaluate(parts[k], X, p.Z).K.T).T
+        mean[:, j] = a @ p.v[j]
+        aP = a @ p.P[j, :, j]
+        var[:, j] = parts[k].diag(X) - np.sum(a * a, axis=1) + np.sum(aP * a, axis=1)
+    return mean, var
+
+
+def term_names(kernel: sk.Kernel) -> list[str]:
+    """Short names of the summands, each once: what kind of kernel on which columns, constants left out.
+
+    >>> term_names(2.0 * On(sk.RBF(), "hour") * Category("station") + sk.WhiteKernel() + sk.ConstantKernel())
+    ['RBF(hour) × Category(station)', 'noise', 'constant']
+    """
+    names: list[str] = []
+    for part in summands(kernel):
+        name = plain = " × ".join(_factors(part, None)) or "constant"
+        count = 1
+        while name in names:
+            count += 1
+            name = f"{plain} ({count})"
+        names.append(name)
+    return names
+
+
+def _factors(kernel: sk.Kernel, on: Any) -> list[str]:
+    """Names of the factors of a product."""
+    if isinstance(kernel, sk.Product):
+        return [*_factors(kernel.k1, on), *_factors(kernel.k2, on)]
+    if isinstance(kernel, sk.ConstantKernel):
+        return []
+    if isinstance(kernel, sk.WhiteKernel):
+        return ["noise"]
+    if isinstance(kernel, On):
+        return _factors(kernel.kernel, kernel.columns)
+    columns = kernel.columns if isinstance(kernel, Category) else on
+    if columns is None:
+        return [type(kernel).__name__]
+    listed = [columns] if isinstance(columns, str | int) else columns
+    return [f"{type(kernel).__name__}({', '.join(map(str, listed))})"]
+
+
+# ---- joint draws -----------------------------------------------------------------------------------------------------
+def joint_covariance(posterior: Any, X: Array) -> Array:
+    """Covariance of the latents of all rows, (m, D, m, D)."""
+    m = len(X)
+    prior = [evaluate(k, X).K for k in posterior.kernels]
+    if isinstance(posterior, InducingPosterior):
+        D = len(posterior.v)
+        A = [solve_lower(L, evaluate(k, X, posterior.Z).K.T).T for k, L in zip(posterior.kernels, posterior.L)]
+        out = np.empty((m, D, m, D))
+        for j in range(D):
+            a = A[kernel_of(j, len(A))]
+            for k in range(D):
+                out[:, j, :, k] = a @ posterior.P[j, :, k] @ A[kernel_of(k, len(A))].T
+            out[:, j, :, j] += prior[kernel_of(j, len(A))] - a @ a.T
+        return out
+    K = KernelMatrices([evaluate(k, posterior.X, X).K for k in posterior.kernels])
+    n, D = posterior.z.shape
+    out = KernelMatrices(prior).dense(D)
+    for i in range(m):
+        for j in range(D):
+            b = np.zeros((n, D))
+            b[:, j] = K.of(j)[:, i]
+            solved = posterior.solution.solve(posterior.U.dot(b))  # (K + W)^-1 b, as (I + U K)^-1 U = (K + W)^-1
+            for k in range(D):
+                out[:, k, i, j] -= K.of(k).T @ solved[:, k]
+    return 0.5 * (out + out.transpose(2, 3, 0, 1))
+
+
+def joint_draws(posterior: Any, X: Array, size: int, rng: np.random.Generator) -> Array:
+    """Draws of the latent, joint over the rows, (size, m, D); exact however they are made.
+
+    From the joint covariance for few rows, from draws of the prior (Matheron's rule) for many.
+    """
+    mean = posterior.latent(X)[0]
+    m, D = mean.shape
+    if m * D <= EXPLICIT_MOST or not isinstance(posterior, DensePosterior):
+        root = _root(joint_covariance(posterior, X).reshape(m * D, m * D))
+        return mean + (rng.standard_normal((size, root.shape[1])) @ root.T).reshape(size, m, D)
+    if not posterior.U.semidefinite().all():
+        raise ValueError(
+            f"joint draws over {m} rows need sites of positive precision: take inference='variational', fewer rows "
+            "at a time, or joint=False."
+        )
+    n = len(posterior.X)
+    K = KernelMatrices([evaluate(k, posterior.X, X).K for k in posterior.kernels])
+    roots = [_root(evaluate(k, np.concatenate([posterior.X, X])).K) for k in posterior.kernels]
+    w, Q = np.linalg.eigh(posterior.U.dense())
+    site_root = Q * np.sqrt(np.maximum(w, 0.0))[:, None, :]
+    out = np.empty((size, m, D))
+    for s in range(size):
+        g = np.stack([r @ rng.standard_normal(r.shape[1]) for r in (roots * D if len(roots) == 1 else roots)], axis=1)
+        e = np.einsum("njk,nk->nj", site_root, rng.standard_normal((n, D)))  # U e for e ~ N(0, W)
+        z = posterior.solution.solve(posterior.U.dot(g[:n]) + e)
+        out[s] = mean + g[n:] - np.stack([K.of(j).T @ z[:, j] for j in range(D)], axis=1)
+    return out
+
+
+def _root(C: Array) -> Array:
+    """R with R R^T = C for a covariance that may be singular, by a pivoted Cholesky factorisation."""
+    L, pivots, rank, _ = lapack.dpstrf(np.asfortranarray(C), lower=1, tol=1e-14 * max(float(np.diag(C).max()), 1e-300))
+    out = np.zeros((len(C), rank))
+    out[pivots - 1] = np.tril(L)[:, :rank]
+    return out
