@@ -255,8 +255,8 @@ def _line(
     ``doubles`` is the memory that a node takes.
     """
     reach = np.arcsinh((REACH + np.abs(centre)) / width)
-    # the Gaussian itself, |centre| away from the peak, must be resolved too: there de = |centre| dt
-    spacing = SPACING / np.maximum(1.0, 0.5 * np.abs(centre))
+    # the Gaussian itself, |centre| away from the peak, must not be missed: there de = |centre| dt
+    spacing = SPACING / np.maximum(1.0, 0.1 * np.abs(centre))
     out, rows = np.empty(len(centre)), np.arange(len(centre))
     for _ in range(HALVINGS + 1):
         left = []
@@ -267,9 +267,10 @@ def _line(
                 t = reach[some] * tau
                 values = log_value(f.of(some), centre[some] + width[some] * np.sinh(t)) + np.log(np.cosh(t))
                 top = values.max(axis=0)
-                values = np.exp(values - top)
+                values = np.exp(values - np.where(np.isfinite(top), top, 0.0))
                 fine, coarse = values.sum(axis=0), 2.0 * values[half % 2 :: 2].sum(axis=0)
-                out[some] = top + np.log(fine * reach[some] * width[some] / half) - HALF_LOG_2PI
+                with np.errstate(divide="ignore"):  # what cannot be has no density anywhere
+                    out[some] = top + np.log(fine * reach[some] * width[some] / half) - HALF_LOG_2PI
                 left.append(some[~(np.abs(fine - coarse) <= SETTLED * fine)])
         rows = np.concatenate(left)
         if rows.size == 0:
