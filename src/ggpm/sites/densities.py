@@ -7,8 +7,9 @@ by its curvature H there, and every row gets as many as it needs:
 * One latent: the trapezoidal rule in t, e = mode + sinh(t)/sqrt(H). Nodes are dense at the peak and still reach the
   tails of the Gaussian, where likelihoods that level off keep their mass; the spacing in t alone decides the error.
 * Two or three: the ladder of product rules of `ggpm.families.special.adaptive`, climbed until two neighbours agree;
-  rows that do not settle are integrated direction by direction with the stretched rule.
-* More: sparse grids and quasi-random points from the same ladder; heavy-tailed points for rows that do not settle.
+  rows of two latents that do not settle are integrated direction by direction with the stretched rule.
+* More: sparse grids. Rows of three or more latents that do not settle get quasi-random points with heavy tails, whose
+  error is about 1e-3.
 
 R and the root of H are triangular factors: unique, so that no result depends on the choice of a basis.
 """
@@ -44,10 +45,12 @@ Array = NDArray[np.float64]
 # on all families with two and three latents), so that the next one is off by this share of the change.
 TOLERANCE, NEXT = 5e-7, 0.1
 WIDE, NEXT_OF_WIDE, CHANCE = 0.7, 0.5, 0.02
-MOST_NODES = {2: 2**11, 3: 2**12}  # of a row's product rules; above that direction by direction costs no more
-# Spacing in t of the stretched rule, at which Gaussian integrands are exact to 1e-10. Its error falls exponentially: a
-# rule that differs by SETTLED from the one of twice the spacing is itself off by about the square of that.
-SPACING, SETTLED = 0.2, 2e-5
+MOST_NODES = {2: 2**11, 3: 2**13}  # of a row's product rules
+NESTED_MOST = 2  # latents up to which direction by direction is affordable: some milliseconds per row with two
+# Spacing in t of the stretched rule, by the number of latents. Its error falls exponentially, to 1e-10 and 1e-8 of
+# Gaussian integrands here: a rule that differs by so much (second numbers) from the one of twice the spacing is itself
+# off by about the square of that.
+SPACING = {1: (0.2, 2e-5), 2: (0.25, 3e-5)}
 REACH = 9.0  # standard deviations of the Gaussian, beyond the mode and the mean, that the stretched rule covers
 HALVINGS = 8  # of that spacing at most
 NODES_STEP = 1.25  # rows whose numbers of nodes differ by less than this factor are integrated together
@@ -171,13 +174,15 @@ def log_sum(values: Array, weights: Array) -> Array:
 # ---- the mode ----------------------------------------------------------------------------------------------------
 
 
-def _peaks(f: Integrand) -> Peaks:
-    n, _, d = f.R.shape
+def _peaks(f: Integrand, start: Array | None = None) -> Peaks:
+    n, D, d = f.R.shape
     e, value, L = np.zeros((n, d)), f(np.zeros((n, d))), np.tile(np.eye(d), (n, 1, 1))
-    if d == 1:
+    if start is not None:
+        _begin_at(f, e, value, np.arange(n), start)
+    elif D == 1:
         _begin_at_own(f, e, value, np.arange(n))
-    left = _climb(f, e, value, L, np.arange(n), RESTART)
-    if left.size:
+    left = _climb(f, e, value, L, np.arange(n), RESTART if start is None else STEPS)
+    if left.size and start is None:
         _begin_at_own(f, e, value, left)
         _climb(f, e, value, L, left, STEPS)
     return Peaks(f, e, value, L)
@@ -193,7 +198,12 @@ def _begin_at_own(f: Integrand, e: Array, value: Array, rows: Rows) -> None:
         start = (np.sum(R * target, axis=1) / np.where(square > 0, square, 1.0))[:, None]
     else:
         start = np.einsum("ijk,ik->ij", np.linalg.pinv(own.R), target)
-    there = own(start)
+    _begin_at(f, e, value, rows, start)
+
+
+def _begin_at(f: Integrand, e: Array, value: Array, rows: Rows, start: Array) -> None:
+    """Move to other starts where the integrand is higher there."""
+    there = f.of(rows)(start)
     better = there > value[rows]
     e[rows[better]], value[rows[better]] = start[better], there[better]
 
@@ -247,7 +257,7 @@ def _solve(L: Array, b: Array) -> Array:
 
 
 def _line(
-    f: Integrand, log_value: Callable[[Integrand, Array], Array], centre: Array, width: Array, doubles: int = 8
+    f: Integrand, log_value: Callable[[Integrand, Array, Rows], Array], centre: Array, width: Array, doubles: int = 8
 ) -> Array:
     """log of the integral of exp(log_value) / sqrt(2 pi) over one direction, for every row.
 
@@ -255,8 +265,8 @@ def _line(
     ``doubles`` is the memory that a node takes.
     """
     reach = np.arcsinh((REACH + np.abs(centre)) / width)
-    # the Gaussian itself, |centre| away from the peak, must not be missed: there de = |centre| dt
-    spacing = SPACING / np.maximum(1.0, 0.1 * np.abs(centre))
+    first, settled = SPACING[f.mean.shape[1]]
+    spacing = np.full(len(centre), first)
     out, rows = np.empty(len(centre)), np.arange(len(centre))
     for _ in range(HALVINGS + 1):
         left = []
@@ -265,13 +275,13 @@ def _line(
             for part in batches(group.size, doubles * half):
                 some = rows[group[part]]
                 t = reach[some] * tau
-                values = log_value(f.of(some), centre[some] + width[some] * np.sinh(t)) + np.log(np.cosh(t))
+                values = log_value(f.of(some), centre[some] + width[some] * np.sinh(t), some) + np.log(np.cosh(t))
                 top = values.max(axis=0)
                 values = np.exp(values - np.where(np.isfinite(top), top, 0.0))
                 fine, coarse = values.sum(axis=0), 2.0 * values[half % 2 :: 2].sum(axis=0)
                 with np.errstate(divide="ignore"):  # what cannot be has no density anywhere
                     out[some] = top + np.log(fine * reach[some] * width[some] / half) - HALF_LOG_2PI
-                left.append(some[~(np.abs(fine - coarse) <= SETTLED * fine)])
+                left.append(some[~(np.abs(fine - coarse) <= settled * fine)])
         rows = np.concatenate(left)
         if rows.size == 0:
             break
@@ -312,7 +322,7 @@ def _by_ladder(peaks: Peaks) -> Array:
     left = np.concatenate([np.empty(0, dtype=np.intp), *unsettled])
     if left.size:
         hard = peaks.of(left)
-        out[left] = _nested(hard) if products else hard.student_integral()
+        out[left] = _nested(hard) if D <= NESTED_MOST else hard.student_integral()
     return out
 
 
@@ -324,19 +334,19 @@ def _nested(peaks: Peaks) -> Array:
     """
     d = peaks.e.shape[1]
     if d == 1:
-        return _line(peaks.integrand, lambda f, e: f(e[..., None]), peaks.e[:, 0], 1.0 / peaks.L[:, 0, 0])
+        return _line(peaks.integrand, lambda f, e, rows: f(e[..., None]), peaks.e[:, 0], 1.0 / peaks.L[:, 0, 0])
     values, Q = np.linalg.eigh(peaks.L @ peaks.L.swapaxes(1, 2))  # rising: the first direction is the widest
     f = replace(peaks.integrand, R=peaks.integrand.R @ Q)
     e = np.einsum("ikj,ik->ij", Q, peaks.e)
 
-    def sections(g: Integrand, a: Array) -> Array:
+    def sections(g: Integrand, a: Array, rows: Rows) -> Array:
         S, k = a.shape
-        flat = a.ravel()
-        tiled = g.of(np.tile(np.arange(k), S))
+        flat, tile = a.ravel(), np.tile(np.arange(k), S)
+        tiled = g.of(tile)
         inner = replace(
             tiled, mean=tiled.mean + tiled.R[..., 0] * flat[:, None], R=tiled.R[..., 1:],
             constant=tiled.constant - 0.5 * flat**2,
         )  # fmt: skip
-        return _nested(_peaks(inner)).reshape(S, k)
+        return _nested(_peaks(inner, e[rows[tile], 1:])).reshape(S, k)
 
     return _line(f, sections, e[:, 0], 1.0 / np.sqrt(values[:, 0]), BATCH_DOUBLES >> 6)
