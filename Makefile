@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-all lint format bench bench-previous clean
+.PHONY: demo test test-all lint format bench bench-previous bench-predictions clean
 
 $(VENV)/made:
 	$(PYTHON) -m venv $(VENV)
@@ -59,6 +59,10 @@ bench: $(BENCH)/ready
 # version 0.1 comes from the history of this repository: no peers are needed
 bench-previous: $(VENV)/ready
 	$(BIN)/python benchmarks/previous.py --threads 1
+
+# units of the triangular solves behind them, family by family
+bench-predictions: $(VENV)/ready
+	$(BIN)/python benchmarks/predictions.py
 
 clean:
 	rm -rf $(BENCH) $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache

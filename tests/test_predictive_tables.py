@@ -29,8 +29,8 @@ ONE_LATENT = {
 }
 
 
-def brute_cdf(family, mean, variance, y, points=400_001):
-    """P(Y <= y) for one row by the sum over a grid of the latent, 1.4e-5 of its standard deviations apart near the mean.
+def brute_cdf(family, mean, variance, y, points=60_001):
+    """P(Y <= y) for one row by the sum over a grid of the latent, close to each other near the mean.
 
     The grid is cubic about the mean, so that it is dense for narrow steps there, and reaches eight standard deviations.
     """
@@ -55,7 +55,7 @@ def test_one_latent_by_brute_force(name, variance):
         if family.finite:
             for k in range(2 if name == "bernoulli" else 4):
                 y = np.array([float(k)])
-                np.testing.assert_allclose(p.cdf(y)[0], brute_cdf(family, mean, variance, y), atol=2e-6)
+                np.testing.assert_allclose(p.cdf(y)[0], brute_cdf(family, mean, variance, y), atol=5e-6)
             continue
         for q in (0.05, 0.5, 0.95):
             y = p.quantile(q)
@@ -63,15 +63,15 @@ def test_one_latent_by_brute_force(name, variance):
                 continue  # beyond the floats, or next to the other end of the support
             F = brute_cdf(family, mean, variance, y)
             if not family.support.integer:
-                # 1e-4 of the spread is at least 1e-5 of probability at 5 %
-                np.testing.assert_allclose(F, q, atol=1e-5, err_msg=f"{mean} {q}")
-                np.testing.assert_allclose(p.cdf(y)[0], F, atol=2e-6)
+                # 1e-4 of the spread of a normal variable is 3e-5 of probability at 5 %
+                np.testing.assert_allclose(F, q, atol=3e-5, err_msg=f"{mean} {q}")
+                np.testing.assert_allclose(p.cdf(y)[0], F, atol=1.5e-5)
                 continue
             if y[0] > 1e6:  # a step of one count is smaller than the rounding of these
-                np.testing.assert_allclose(F, q, atol=1e-5)
+                np.testing.assert_allclose(F, q, atol=3e-5)
                 continue
-            assert F >= q - 2e-6, (mean, q, y, F)
-            assert y[0] == 0 or brute_cdf(family, mean, variance, y - 1) < q + 2e-6
+            assert F >= q - 5e-6, (mean, q, y, F)
+            assert y[0] == 0 or brute_cdf(family, mean, variance, y - 1) < q + 5e-6
 
 
 @pytest.mark.parametrize("name", ["poisson", "gamma", "beta", "inverse_gaussian", "negative_binomial"])
@@ -138,13 +138,12 @@ def polar_density(mean, cov, theta):
     mean, P = np.asarray(mean), np.linalg.inv(cov)
     # equal steps in the direction of the whitened latent: Gaussians of any shape are round there
     root = np.linalg.cholesky(cov)
-    turn = 2 * np.pi * (np.arange(3000) + 0.5) / 3000
+    turn = 2 * np.pi * (np.arange(1000) + 0.5) / 1000
     white = root @ np.stack([np.cos(turn), np.sin(turn)])
     directions = white / np.hypot(*white)
-    steps = np.linalg.det(root) / np.sum(white**2, axis=0) * (2 * np.pi / 3000)  # d mu = det(root)/|root w|² d turn
-    x, w = np.polynomial.legendre.leggauss(120)
+    steps = np.linalg.det(root) / np.sum(white**2, axis=0) * (2 * np.pi / 1000)  # d mu = det(root)/|root w|² d turn
+    x, w = np.polynomial.legendre.leggauss(50)
     out = np.zeros(len(theta))
-    y = np.stack([np.cos(theta), np.sin(theta)])
     for u, step in zip(directions.T, steps, strict=True):
         a, b = u @ P @ u, u @ P @ mean
         centre, sd = b / a, 1 / np.sqrt(a)
@@ -153,15 +152,15 @@ def polar_density(mean, cov, theta):
         away = r[:, None] * u - mean
         weight = 0.5 * (high - low) * w * r * np.exp(-0.5 * np.einsum("ri,ij,rj->r", away, P, away))
         weight *= step / (2 * np.pi * np.sqrt(np.linalg.det(cov)))
-        keep = weight > 1e-14
+        keep = weight > 1e-9
         if keep.any():
             density = np.exp(families.VonMises().log_prob((r[keep, None] * u)[:, None, :], theta[None]))
             out += weight[keep] @ density
-    assert y.shape[0] == 2
     return out
 
 
-WIDE_ONES = ["moderate", "two directions", "wide", "long, correlated", "long", "very wide"]
+WIDE_ONES = ["long, correlated", *(pytest.param(name, marks=pytest.mark.slow) for name in
+             ("moderate", "two directions", "wide", "long", "very wide"))]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WIDE_ONES)
@@ -210,7 +209,7 @@ def test_arcs_have_their_level_and_are_the_shortest(name):
 def test_a_uniform_density_has_arcs_of_its_level():
     p = Predictive(families.VonMises(), np.zeros((2, 2)), np.stack([1e-20 * np.eye(2), np.eye(2)]))
     start, end = p.interval(0.9).T
-    np.testing.assert_allclose(np.mod(end - start, 2 * np.pi), 0.9 * 2 * np.pi, rtol=1e-9)
+    np.testing.assert_allclose(np.mod(end - start, 2 * np.pi), 0.9 * 2 * np.pi, rtol=1e-5)  # nodes: 2e-5 at worst
 
 
 def test_highest_density_of_angles_may_be_two_arcs():
@@ -219,9 +218,9 @@ def test_highest_density_of_angles_may_be_two_arcs():
     region = p.highest_density(0.8)
     assert region.contains([0.0])[0] and region.contains([180.0])[0]
     assert not region.contains([90.0])[0] and not region.contains([270.0])[0]
-    draws = p.sample(4000, 3)
-    inside = np.mean([region.contains(d)[0] for d in draws[:600]])
-    assert inside == pytest.approx(0.8, abs=0.05)  # 600 draws: three standard errors
+    many = Predictive(p.family, np.repeat([mean], 4000, 0), np.repeat([cov], 4000, 0))
+    inside = many.highest_density(0.8).contains(many.sample(None, 3)).mean()
+    assert inside == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / 4000))  # four standard errors
 
 
 # ---- parts of vectors ------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Fineness:
 # Distribution functions to 1e-7 at worst, where latents are wide, and to 1e-10 where they are narrow.
 FINE = Fineness(6.4, 0.3, 0.9)
 # To 1e-6: for quantiles of continuous outputs, which move by ten times as much of their spread.
-COARSE = Fineness(5.2, 0.42, 1.1)
+COARSE = Fineness(5.2, 0.34, 1.1)
 # Share of the likelihood's width that is the unit of the nodes: steps are steeper on one side than on the other.
 STEEPER = 0.8
 # A step whose value at the family's expansion point lies between these is centred there.
@@ -91,7 +91,8 @@ def _step(family: Family, mean: Array, sd: Array, y: Array) -> tuple[Array, Arra
     """
     with np.errstate(all="ignore"):
         eta = family.expansion(y)
-        width = STEEPER / np.sqrt(family.U(eta, y, expected=True).dense()[..., 0, 0])
+        # links bend on the scale of one, also where the likelihood is wider
+        width = STEEPER / np.sqrt(np.maximum(family.U(eta, y, expected=True).dense()[..., 0, 0], 1.0))
         value = family.cdf(eta, y)
     centre = eta[..., 0]
     good = np.isfinite(centre) & np.isfinite(width) & (width > 0) & (value > MIDDLE[0]) & (value < MIDDLE[1])

@@ -79,7 +79,7 @@ def roots(
     if slope is not None and cdf is not None:
         F = cdf(todo, at.back(z))
         step = _logit_step(F, slope, q)
-        near = (np.abs(F - q) < 10 * SETTLED) & np.isfinite(step)
+        near = (np.abs(F - q) < SETTLED) & np.isfinite(step)
         z = np.where(near, z + step, z)
         todo = todo[~near]
     while todo.size:
@@ -116,7 +116,7 @@ def integer_roots(steps: Pairs, q: float, start: Array, most: Array) -> Array:
     >>> integer_roots(lambda rows, k: (k / 10, (k + 1) / 10), 0.55, np.array([0.0, 9.0]), np.full(2, 9.0))
     array([5., 5.])
     """
-    k, todo = np.minimum(start, LARGEST), np.arange(len(start))
+    k, todo = np.minimum(np.ceil(start), LARGEST), np.arange(len(start))
     for _ in range(COUNT_STEPS):
         before, upto = steps(todo, k[todo])
         short, long = upto < q, before >= q
@@ -124,7 +124,7 @@ def integer_roots(steps: Pairs, q: float, start: Array, most: Array) -> Array:
             jump = np.where(short, q - upto, q - before) / (upto - before)
         jump = np.where(short, np.maximum(1.0, np.ceil(jump)), np.minimum(-1.0, np.ceil(jump)))
         # a probability that is small beside its neighbours' would lead astray
-        jump = np.clip(np.nan_to_num(jump), -0.5 * k[todo] - 1.0, k[todo] + 1.0)
+        jump = np.clip(np.nan_to_num(jump), np.floor(-0.5 * k[todo]) - 1.0, k[todo] + 1.0)
         k[todo] = np.where(short | long, np.clip(k[todo] + jump, 0.0, np.minimum(most[todo], LARGEST)), k[todo])
         todo = todo[short | long]
         if not todo.size:
