@@ -289,10 +289,11 @@ def test_counts_of_categories(variance):
 @pytest.mark.parametrize("link, variance", [("softplus", 1.0), ("exp", 1.0), ("exp", 25.0), ("softplus", 1e4)])
 def test_regions_of_compositions_take_their_own_draws(link, variance):
     family = families.Dirichlet(link=link).resolve([[0.2, 0.3, 0.5]])
-    p = Predictive(family, np.zeros((2, 3)), np.stack([variance * np.eye(3)] * 2))
+    p = Predictive(family, np.zeros((1, 3)), variance * np.eye(3)[None])
     region = p.highest_density(0.8, n_draws=400)
-    inside = np.mean([region.contains(d) for d in p.sample(300, 9)])
-    assert inside == pytest.approx(0.8, abs=0.09)  # 400 draws for the threshold, 600 here: three standard errors 0.08
+    inside = np.mean([region.contains(d) for d in p.sample(150, 9)])
+    # 400 draws for the threshold, 150 here: three standard errors 0.11
+    assert inside == pytest.approx(0.8, abs=0.11)
 
 
 @pytest.mark.parametrize("name", ["gamma", "beta", "inverse_gaussian"])

@@ -31,7 +31,7 @@ REACH, SPACING = 5.3, 0.9
 MOST = 2**15  # nodes of one row; where the product has more of them, Sobol points serve, with an error of 1e-3 or less
 
 
-def latent_nodes(mean: Array, root: Array, U: Array, per_node: int) -> Iterator[tuple[Rows, Array, Array]]:
+def latent_nodes(mean: Array, root: Array, U: Array, per_node: int, most: int = MOST) -> Iterator[tuple[Rows, Array, Array]]:
     """Rows (k,), their nodes (k, S, D) and weights (k, S) or (1, S).
 
     Parameters
@@ -42,6 +42,8 @@ def latent_nodes(mean: Array, root: Array, U: Array, per_node: int) -> Iterator[
         Information about the latent in one observation, at the mean: its inverse is how wide likelihoods are.
     per_node : int
         Numbers that the caller holds for every node, which decides how many rows come at once.
+    most : int
+        Nodes of one row from which on Sobol points serve instead.
 
     Examples
     --------
@@ -59,7 +61,7 @@ def latent_nodes(mean: Array, root: Array, U: Array, per_node: int) -> Iterator[
         of_rule = np.flatnonzero((rule == sizes).all(axis=1))
         if not sizes.all():
             for i in of_rule:
-                yield of_rule[of_rule == i], *_wide(mean[i], root[i])
+                yield of_rule[of_rule == i], *_wide(mean[i], root[i], most)
             continue
         nodes, weights = hermite(tuple(int(n) for n in sizes))
         for part in batches(len(of_rule), len(nodes) * max(per_node, 4 * D)):
@@ -102,7 +104,7 @@ def _hermite(n: int) -> tuple[Array, Array]:
     return hermite_e.hermegauss(n)
 
 
-def _wide(mean: Array, root: Array) -> tuple[Array, Array]:
+def _wide(mean: Array, root: Array, most: int) -> tuple[Array, Array]:
     """Nodes (1, S, D) and weights (1, S) of one row whose latent is wider than the likelihood, in some direction."""
     D = len(mean)
     eta, weights = mean[None], np.ones(1)
@@ -112,7 +114,7 @@ def _wide(mean: Array, root: Array) -> tuple[Array, Array]:
         if sd == 0.0:
             continue
         x, w = _axis(eta @ (column / sd), sd)
-        if w.size > MOST:
+        if w.size > most:
             nodes, weights = matched_nodes(D, "fine")
             return (mean + nodes @ root.T)[None], weights[None]
         eta = (eta[:, None, :] + x[..., None] * (column / sd)).reshape(-1, D)

@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 # Share of the information that counts for the nodes of densities at many y: log densities then have an error of 1e-3, a
 # tenth of what draws leave in a threshold.
 COARSER = 0.25
+MOST = 2**12  # nodes of one row
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def log_density(predictive: Predictive, encoded: Array) -> Array:
     out = np.empty(encoded.shape[:2])
     y = np.moveaxis(encoded, 0, 1)
     U = COARSER * family.U(predictive.latent_mean, y[:, 0], expected=True).dense()
-    for rows, eta, weights in latent_nodes(predictive.latent_mean, predictive.cholesky(), U, 4):
+    for rows, eta, weights in latent_nodes(predictive.latent_mean, predictive.cholesky(), U, 4, MOST):
         step = max(1, 2**17 // (eta.shape[1] * len(encoded)))
         share = np.broadcast_to(weights, eta.shape[:2])
         for start in range(0, len(rows), step):
