@@ -59,7 +59,7 @@ def test_one_latent_by_brute_force(name, variance):
             continue
         for q in (0.05, 0.5, 0.95):
             y = p.quantile(q)
-            if not np.finfo(float).tiny < y[0] < 1e300 or name.startswith("beta") and not 1e-300 < y[0] < 1 - 1e-12:
+            if not np.finfo(float).tiny < y[0] < 1e300 or (name.startswith("beta") and not 1e-300 < y[0] < 1 - 1e-12):
                 continue  # beyond the floats, or next to the other end of the support
             F = brute_cdf(family, mean, variance, y)
             if not family.support.integer:
@@ -70,7 +70,7 @@ def test_one_latent_by_brute_force(name, variance):
             if y[0] > 1e6:  # a step of one count is smaller than the rounding of these
                 np.testing.assert_allclose(F, q, atol=3e-5)
                 continue
-            assert F >= q - 5e-6, (mean, q, y, F)
+            assert q - 5e-6 <= F, (mean, q, y, F)
             assert y[0] == 0 or brute_cdf(family, mean, variance, y - 1) < q + 5e-6
 
 
@@ -81,7 +81,9 @@ def test_quantiles_of_many_rows_are_those_of_few(name):
     m = 1500
     mean, cov = 2 * rng.normal(size=(m, 1)), rng.uniform(0.001, 2.0, (m, 1, 1)) ** 2
     many = Predictive(ONE_LATENT[name], mean, cov).interval(0.9)
-    few = np.concatenate([Predictive(ONE_LATENT[name], mean[i : i + 50], cov[i : i + 50]).interval(0.9) for i in (0, 600)])
+    few = np.concatenate(
+        [Predictive(ONE_LATENT[name], mean[i : i + 50], cov[i : i + 50]).interval(0.9) for i in (0, 600)]
+    )
     got = np.concatenate([many[:50], many[600:650]])
     if ONE_LATENT[name].support.integer:
         np.testing.assert_array_equal(got, few)
@@ -252,7 +254,9 @@ def test_parts_of_compositions_under_wide_latents_hold_their_share_of_draws(vari
     low, high = p.interval(0.6)[0].T
     error = 4 * np.sqrt(0.2 * 0.8 / len(draws)) + 1e-4
     assert np.all(np.mean(draws < low, axis=0) <= 0.2 + error) and np.all(np.mean(draws <= low, axis=0) >= 0.2 - error)
-    assert np.all(np.mean(draws < high, axis=0) <= 0.8 + error) and np.all(np.mean(draws <= high, axis=0) >= 0.8 - error)
+    assert np.all(np.mean(draws < high, axis=0) <= 0.8 + error) and np.all(
+        np.mean(draws <= high, axis=0) >= 0.8 - error
+    )
 
 
 @pytest.mark.parametrize("d", [2, 3, 5])

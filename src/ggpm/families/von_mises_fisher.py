@@ -82,9 +82,12 @@ class VonMisesFisher(Family):
         bessel = np.log1p(np.exp(-2.0 * across)) - math.log(2.0) if d == 2 else log_bessel((d - 3) / 2, across)
         log_volume = (d - 1) * np.log(s) - math.log(2.0) - betaln(0.5, (d - 1) / 2)  # dy/dz = s²/2
         # a y + b s - kappa is never positive: nothing of the size of kappa is left where the density is
-        return bessel + log_volume + ((own[..., None] * y + across) - kappa[:, None, :, None]) - log_bessel(
-            order, kappa
-        )[:, None, :, None]
+        return (
+            bessel
+            + log_volume
+            + ((own[..., None] * y + across) - kappa[:, None, :, None])
+            - log_bessel(order, kappa)[:, None, :, None]
+        )
 
     def log_prob(self, eta: Array, y: Array) -> Array:
         order, kappa, omega = self._polar(eta)

@@ -199,7 +199,9 @@ def circular_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
         scale = np.minimum(1.0, 3.0 * np.sqrt(np.maximum(1.0 - length, 1e-16) / 2.0))
         todo = np.arange(len(rows))
         for size in SIZES:
-            series = _series(p, eta[todo], weights if len(weights) == 1 else weights[todo], centre[todo], scale[todo], size)
+            series = _series(
+                p, eta[todo], weights if len(weights) == 1 else weights[todo], centre[todo], scale[todo], size
+            )
             tail = np.abs(series[:, -(size // 8) :]).max(axis=1) < TAIL
             if size == SIZES[-1]:
                 tail[:] = True
@@ -211,7 +213,9 @@ def circular_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
                 break
 
 
-def _series(p: Predictive, eta: Array, weights: Array, centre: Array, scale: Array, size: int) -> NDArray[np.complex128]:
+def _series(
+    p: Predictive, eta: Array, weights: Array, centre: Array, scale: Array, size: int
+) -> NDArray[np.complex128]:
     """Fourier series of the densities in t, normalised."""
     circle = cast(Circle, p.family.support)
     t = 2 * np.pi * np.arange(size) / size - np.pi

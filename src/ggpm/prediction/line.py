@@ -26,6 +26,7 @@ from ggpm.prediction.roots import Coordinate, coordinate, integer_roots, roots
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
+
 @dataclass(frozen=True)
 class Fineness:
     """How far nodes reach and how close they lie; measured from latents narrower to latents 1e6 times wider than the step."""
@@ -51,8 +52,6 @@ MIDDLE = (0.05, 0.95)
 SURFACE_MEAN, SURFACE_SD, SURFACE_TRIALS = 12, 7, 6
 SURFACE_MOST = 48
 THRESHOLD_POINTS = 129  # of a density whose highest part is looked for
-
-
 
 
 def step_nodes(

@@ -31,7 +31,9 @@ REACH, SPACING = 5.3, 0.9
 MOST = 2**15  # nodes of one row; where the product has more of them, Sobol points serve, with an error of 1e-3 or less
 
 
-def latent_nodes(mean: Array, root: Array, U: Array, per_node: int, most: int = MOST) -> Iterator[tuple[Rows, Array, Array]]:
+def latent_nodes(
+    mean: Array, root: Array, U: Array, per_node: int, most: int = MOST
+) -> Iterator[tuple[Rows, Array, Array]]:
     """Rows (k,), their nodes (k, S, D) and weights (k, S) or (1, S).
 
     Parameters

@@ -51,14 +51,14 @@ class PartTable:
     def quantile(self, q: float) -> Array:
         """The q-quantile of every part, (k, d)."""
         G = self.F.shape[1]
-        low = np.clip(np.sum(self.F < q, axis=1) - 1, 0, G - 2)
+        low = np.clip(np.sum(q > self.F, axis=1) - 1, 0, G - 2)
         piece = self._piece(low)
         ends = [np.take_along_axis(self.F, (low + i)[:, None], axis=1)[:, 0] for i in (0, 1)]
         x = np.clip((q - ends[0]) / np.maximum(ends[1] - ends[0], 1e-300), 0.0, 1.0)
         left, right = np.zeros_like(x), np.ones_like(x)
         for _ in range(QUANTILE_STEPS):
             F, f = piece(x)
-            left, right = np.where(F < q, x, left), np.where(F < q, right, x)
+            left, right = np.where(q > F, x, left), np.where(q > F, right, x)
             with np.errstate(divide="ignore", invalid="ignore"):
                 x = x - (F - q) / f
             x = np.where((x >= left) & (x <= right), x, 0.5 * (left + right))

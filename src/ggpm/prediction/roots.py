@@ -85,7 +85,7 @@ def roots(
     while todo.size:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             F, f = law(todo, at.back(z[todo]))
-        here, above = z[todo], F >= q
+        here, above = z[todo], q <= F
         low[todo], high[todo] = np.where(above, low[todo], here), np.where(above, here, high[todo])
         step = _logit_step(F, f, q)
         lost = ~np.isfinite(step)
