@@ -305,8 +305,8 @@ class Family(BaseEstimator, ABC):
     def natural(self, eta: Array) -> Any:
         """theta (..., q) and b (...) of log p = theta . T(y) - b + log h(y), `statistic` giving the rest; else None.
 
-        For densities at many nodes and many y at once, where the product over both is one of matrices. Digits may be lost
-        that `log_prob` keeps: as many as theta . T(y) has before the point.
+        For densities at many nodes and many y at once, where the product over both is one of matrices. Digits may be
+        lost that `log_prob` keeps: as many as theta . T(y) has before the point.
         """
         return None
 

@@ -70,8 +70,8 @@ class VonMisesFisher(Family):
     def part_log_prob(self, eta: Array, z: Array) -> Array:
         """Log densities of z = 2 artanh(y_j) at every node.
 
-        With a = eta_j, b the length of the other entries and s = sqrt(1 - y_j²), integrating over the other entries of y
-        leaves exp(a y_j) s^(d-3) I(b s) up to a factor, I the function of `log_bessel` of order (d - 3)/2.
+        With a = eta_j, b the length of the other entries and s = sqrt(1 - y_j²), integrating over the other entries of
+        y leaves exp(a y_j) s^(d-3) I(b s) up to a factor, I the function of `log_bessel` of order (d - 3)/2.
         """
         d = eta.shape[-1]
         order, kappa, _ = self._polar(eta)

@@ -1,7 +1,7 @@
 """Counts of one category among several: binomial given the softmax of the latents.
 
-The logit of a category's probability is its latent less the log-sum-exp of the others. Given these it is normal, so that the
-count has the distribution of a binomial variable with one latent; a few nodes for the others do the rest.
+The logit of a category's probability is its latent less the log-sum-exp of the others. Given these it is normal, so
+that the count has the distribution of a binomial variable with one latent; a few nodes for the others do the rest.
 """
 
 from __future__ import annotations

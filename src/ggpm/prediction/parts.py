@@ -1,7 +1,7 @@
 """Parts of compositions and directions: one table of the distribution function per row and part.
 
-The density of a part alone is averaged over the latent at points z = centre + width sinh(t), z the coordinate in which the
-part may be any number: dense where the mass is, and far out where small concentrations leave some.
+The density of a part alone is averaged over the latent at points z = centre + width sinh(t), z the coordinate in which
+the part may be any number: dense where the mass is, and far out where small concentrations leave some.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Array = NDArray[np.float64]
 # Points of a table; one whose mass is not one to TOTAL is made again with twice as many, over all of z.
 POINTS, MOST_POINTS = 37, 1153
 TOTAL = 5e-6
-# How far a table reaches at first: spreads of z, and lengths over which its tails fall by e. All of z is what floats tell
-# from the bounds of the support.
+# How far a table reaches at first: spreads of z, and lengths over which its tails fall by e. All of z is what floats
+# tell from the bounds of the support.
 SPREADS, LENGTHS, ALL = 6.0, 15.0, 700.0
 QUANTILE_STEPS = 5  # of Newton's method between two points
 TABLE_DOUBLES = 2**17  # nodes times points that are worked on at once: they stay in the processor's cache
@@ -118,7 +118,7 @@ def part_tables(p: Predictive) -> Iterator[tuple[Rows, PartTable]]:
 
 
 def _tails(p: Predictive, rows: Rows) -> Array:
-    """Lengths over which the tails of z fall by e, to the left and to the right, (k, 2, d), for a latent below its mean."""
+    """Lengths over which the tails of z fall by e, left and right, (k, 2, d), for a latent below its mean."""
     mean = p.latent_mean[rows]
     sd = np.sqrt(np.maximum(np.einsum("kjj->kj", p.latent_cov[rows]), 0.0))
     z = np.broadcast_to(np.array([-FAR, -FAR - 1.0, FAR, FAR + 1.0])[:, None], (len(rows), 4, mean.shape[1]))

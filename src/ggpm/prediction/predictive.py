@@ -76,7 +76,7 @@ class Predictive:
         return kind_of(self.family)
 
     def cholesky(self) -> Array:
-        """Lower Cholesky factors of the latent's covariances, (m, D, D); columns of directions without variance are zero."""
+        """Lower Cholesky factors of the latent's covariances, (m, D, D); columns without variance are zero."""
         return semidefinite_cholesky(self.latent_cov)
 
     def __len__(self) -> int:

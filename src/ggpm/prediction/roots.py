@@ -65,8 +65,8 @@ def roots(
     ----------
     law : function of rows and y that gives P(Y <= y) and its derivative in the coordinate
     start : coordinates to start from, (m,)
-    slope, cdf : derivatives at the starts that are nearly right, and P(Y <= y) alone, which then serves for rows that are
-        next to their roots already
+    slope, cdf : derivatives at the starts that are nearly right, and P(Y <= y) alone, which then serves for rows that
+        are next to their roots already
 
     >>> from scipy.special import ndtr
     >>> line = Coordinate(lambda y: y, lambda t: t, np.ones_like, -1e300, 1e300)
@@ -110,8 +110,8 @@ def _logit_step(F: Array, slope: Array, q: float) -> Array:
 def integer_roots(steps: Pairs, q: float, start: Array, most: Array) -> Array:
     """Smallest counts k at which distribution functions are not below q, from counts that are near them.
 
-    ``steps`` gives P(Y < k) and P(Y <= k) for rows and k. From 2^53 on, where floats lie further apart than integers, the
-    smallest such float; infinity beyond `LARGEST`.
+    ``steps`` gives P(Y < k) and P(Y <= k) for rows and k. From 2^53 on, where floats lie further apart than integers,
+    the smallest such float; infinity beyond `LARGEST`.
 
     >>> integer_roots(lambda rows, k: (k / 10, (k + 1) / 10), 0.55, np.array([0.0, 9.0]), np.full(2, 9.0))
     array([5., 5.])
