@@ -3,8 +3,8 @@
 A family's density is a smooth function of its latents on the scale of one, and of the square root of their size where
 they are large: that is how wide the likelihood is. Latents that are known better than that need a few Gauss-Hermite
 nodes for each dimension. For wider ones the trapezoidal rule is taken in t, x = t sqrt(1 + t²/4), x a latent's own
-value: its nodes lie one apart near zero and the square root of x far from it. Dimensions are the columns of the Cholesky
-factor.
+value: its nodes lie one apart near zero and the square root of x far from it. Dimensions are the columns of the
+Cholesky factor.
 """
 
 from __future__ import annotations
