@@ -76,7 +76,12 @@ class Predictive:
         return kind_of(self.family)
 
     def cholesky(self) -> Array:
-        """Lower Cholesky factors of the latent's covariances, (m, D, D); columns without variance are zero."""
+        """Lower Cholesky factors of the latent's covariances, (m, D, D); columns without variance are zero.
+
+        >>> from ggpm.families import Poisson
+        >>> Predictive(Poisson(), np.zeros((1, 1)), np.full((1, 1, 1), 4.0)).cholesky()
+        array([[[2.]]])
+        """
         return semidefinite_cholesky(self.latent_cov)
 
     def __len__(self) -> int:
