@@ -260,6 +260,19 @@ def test_parts_of_compositions_under_wide_latents_hold_their_share_of_draws(vari
     )
 
 
+def test_parts_of_many():
+    """A product of nodes for ten latents would fill the memory: Sobol points, against draws of the latent."""
+    rng = np.random.default_rng(0)
+    family = families.Dirichlet().resolve(np.full((1, 10), 0.1))
+    mean, cov = rng.normal(size=10), 0.2 * (0.7 * np.eye(10) + 0.3)
+    interval = Predictive(family, mean[None], cov[None]).interval(0.9)[0]
+    eta = rng.multivariate_normal(mean, cov, 40_000)
+    for q, y in zip((0.05, 0.95), interval.T, strict=True):
+        F = family.cdf(eta, y)
+        # four standard errors of the draws, and what Sobol points leave
+        assert np.all(np.abs(F.mean(axis=0) - q) < 4 * F.std(axis=0) / np.sqrt(len(eta)) + 4e-4)
+
+
 @pytest.mark.parametrize("d", [2, 3, 5])
 def test_entries_of_directions(d):
     """A known latent: the marginal of one entry by quadrature; an uncertain one: draws."""
