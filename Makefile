@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-all lint format bench bench-previous bench-variational bench-special clean
+.PHONY: demo test test-all lint format bench bench-previous bench-variational bench-special bench-predictions clean
 
 $(VENV)/made:
 	$(PYTHON) -m venv $(VENV)
@@ -67,6 +67,10 @@ bench-variational: $(VENV)/ready
 # special functions and the methods of families that call them: time per value and error
 bench-special: $(VENV)/ready
 	$(BIN)/python benchmarks/special.py
+
+# units of the triangular solves behind them, family by family
+bench-predictions: $(VENV)/ready
+	$(BIN)/python benchmarks/predictions.py
 
 clean:
 	rm -rf $(BENCH) $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache

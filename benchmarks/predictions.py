@@ -1,8 +1,8 @@
 """Predictions against the algebra before them, in units of D + 1 triangular solves.
 
-For n = 300 training rows and 10,000 new ones the mean and variance of the latent take D + 1 triangular solves of order n with
-as many right-hand sides; that time, measured in the same process, is the unit. Latents are like those of a fit: means
-N(0, 1), standard deviations between 0.1 and 0.7, correlations of 0.3. Prints a table of units, rows per second and peak memory.
+For n = 300 training rows and 10,000 new ones the mean and variance of the latent take D + 1 triangular solves of order
+n with as many right-hand sides; that time, measured in the same process, is the unit. Latents are like those of a fit:
+means N(0, 1), standard deviations between 0.1 and 0.7, correlations of 0.3. Prints units, rows per second, peak memory.
 
     python benchmarks/predictions.py [--rows 10000] [--families poisson von_mises ...]
 """

@@ -164,9 +164,31 @@ def _sum_below(family, eta, y):
     return np.exp(family.log_prob(eta[None], below)).sum()
 
 
+def natural(family, y):
+    """theta . T(y) - b + log h is log p."""
+    eta, _, _ = latents(family)
+    (theta, b), (T, log_h) = family.natural(eta), family.statistic(y)
+    np.testing.assert_allclose(np.sum(theta * T, axis=-1) - b + log_h, family.log_prob(eta, y), rtol=1e-10, atol=1e-12)
+
+
+def part_log_prob(family, y):
+    """Integrates to one, and to the share of draws below some values."""
+    mean, _, rng = latents(family)
+    z = np.linspace(-80.0, 40.0, 4001)
+    low, high = family.support.low, family.support.high
+    p = np.exp(family.part_log_prob(mean[:, None], np.repeat(z[None, :, None], y.shape[1], 2)))[:, :, 0]
+    F = np.cumsum(p, axis=-1) * (z[1] - z[0])
+    np.testing.assert_allclose(F[..., -1], 1.0, atol=1e-5)
+    draws = family.sample(np.broadcast_to(mean, (20_000, *mean.shape)), rng)
+    for at in (-1.0, 0.0, 2.0):
+        share = np.mean(draws <= low + (high - low) / (1 + np.exp(-at)), axis=0)
+        here = F[..., np.searchsorted(z, at)]
+        assert np.all(np.abs(share - here) < 5 * np.sqrt(0.25 / 20_000) + 0.02)
+
+
 COMPARE = {f.__name__: f for f in (
     expected_log_prob, expected_log_prob_factorised, log_expected_prob_factorised, predictive_log_prob,
-    predictive_normal, cdf,
+    predictive_normal, cdf, natural, part_log_prob,
 )}  # fmt: skip
 
 
@@ -208,14 +230,22 @@ def both_at_once(form, family, y):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)  # the promise of every family
 
 
+class Bare(families.VonMisesFisher):
+    """A family without closed forms: those of its parent are the defaults again."""
+
+    latent_dim = 2
+    natural, statistic, part_log_prob = Family.natural, Family.statistic, Family.part_log_prob
+
+
 def test_every_optional_method_is_declared_answers_none_and_is_compared():
     assert set(COMPARE) == set(OPTIONAL)
-    bare = families.VonMisesFisher().resolve([[0.6, 0.8]])
+    bare = Bare()
     eye, y = np.eye(2)[None], np.array([[1.0, 0.0]])
     assert [bare.has(name) for name in OPTIONAL] == [False] * len(OPTIONAL)
     answers = [bare.expected_log_prob(y, y, y), bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y)]
     answers += [bare.log_expected_prob_factorised(y, y, y), bare.predictive_log_prob(y, eye, y)]
-    assert [*answers, bare.predictive_normal(y, eye)] == [None] * len(OPTIONAL)
+    answers += [bare.natural(y), bare.part_log_prob(y, y), bare.predictive_normal(y, eye)]
+    assert bare.statistic(y) is None and answers == [None] * len(OPTIONAL)
     with pytest.raises(ValueError, match="'pdf' is not one of the optional methods expected_log_prob"):
         bare.has("pdf")
 

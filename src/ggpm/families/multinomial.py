@@ -64,6 +64,14 @@ class Multinomial(Family):
         fit = excess_log(y / N[..., None], np.exp(log_pi), log_b=log_pi).sum(axis=-1)
         return _log_factorial_remainder(N) - remainders - N * fit
 
+    def natural(self, eta: Array) -> tuple[Array, Array]:
+        """theta = log pi, for which b is zero."""
+        return log_softmax(eta), np.zeros(eta.shape[:-1])
+
+    def statistic(self, y: Array) -> tuple[Array, Array]:
+        """The counts, and the logarithm of the multinomial coefficient."""
+        return y, gammaln(y.sum(axis=-1) + 1.0) - gammaln(y + 1.0).sum(axis=-1)
+
     def u(self, eta: Array, y: Array) -> Array:
         pi, N = softmax(eta), y.sum(axis=-1, keepdims=True)
         # next to pi = 1, where y - N pi has no digits, (y - N) + N (1 - pi)

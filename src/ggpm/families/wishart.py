@@ -133,6 +133,21 @@ class Wishart(Family):
         return [(k, p + np.flatnonzero(columns == k)) for k in range(p)]
 
     # ---- density -------------------------------------------------------------------------------------------
+    def natural(self, eta: Array) -> tuple[Array, Array]:
+        """theta = -phi M^-1/2, entry by entry, and b = phi log|M|/2."""
+        w, B, log_variance = self._unpack(eta)
+        inverse = np.einsum("...ik,...k,...jk->...ij", B, w, B)
+        return -0.5 * float(self.phi) * inverse.reshape(*eta.shape[:-1], -1), 0.5 * float(self.phi) * log_variance.sum(
+            axis=-1
+        )
+
+    def statistic(self, y: Array) -> tuple[Array, Array]:
+        """The entries of y, and what does not depend on M."""
+        p, phi = y.shape[-1], float(self.phi)
+        # at M = I, where theta . T - b is -phi tr(y)/2
+        log_h = self.log_prob(np.zeros(p * (p + 1) // 2), y) + 0.5 * phi * np.einsum("...jj->...", y)
+        return y.reshape(*y.shape[:-2], -1), log_h
+
     def _log_prob(self, eta: Array, y: Array, w: Array, s: Array) -> Array:
         p, phi = y.shape[-1], float(self.phi)
         log_det_y = np.linalg.slogdet(y)[1]

@@ -14,19 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.families.support import Circle
-from ggpm.prediction.nodes import Rows, latent_nodes, mixture_density
+from ggpm.prediction.nodes import Rows, hermite, latent_nodes, mixture_density
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
 
 Array = NDArray[np.float64]
 
-# Points at which densities are computed, tried in turn until the last quarter of the Fourier series is below TAIL: the first
-# is enough for nine of ten rows of a fit.
+# Points at which densities are computed, tried in turn until the last quarter of the Fourier series is below TAIL: the
+# first is enough for nearly all rows of a fit.
 SIZES = (48, 96, 192, 384, 768)
 TAIL = 1e-7
 # Newton's steps for the ends of an arc from the best of two arcs for every point of the table.
 ARC_STEPS = 6
+TABLE_DOUBLES = 2**17  # nodes times points that are worked on at once: they stay in the processor's cache
+TOGETHER = 2**17  # points of tables that are answered together
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class CircularTable:
 
     centre: Array
     scale: Array
+    mean: Array
+    """Mean directions; ``centre`` is near them."""
     series: NDArray[np.complex128]
     """Fourier coefficients of the density in t + pi, (m, K), from zero on; the first is 1/(2 pi)."""
 
@@ -83,14 +87,15 @@ class CircularTable:
             return np.log(np.maximum(self.at(t)[1] * inverse, 0.0))
 
     def cdf(self, theta: Array) -> Array:
-        """P(Y between centre - pi and theta), going forwards."""
-        return np.clip(self.at(self.place(theta))[0], 0.0, 1.0)
+        """P(Y between mean - pi and theta), going forwards."""
+        return self.between(self.mean - np.pi, theta)
 
     def between(self, start: Array, theta: Array) -> Array:
         """P(Y on the arc from start forwards to theta)."""
         # the cut opposite the centre lies on the arc where theta comes before the start, seen from the centre
         past_the_cut = self._from_centre(theta) < self._from_centre(start)
-        return np.clip(self.cdf(theta) - self.cdf(start) + past_the_cut, 0.0, 1.0)
+        first, last = (self.at(self.place(angle))[0] for angle in (start, theta))
+        return np.clip(last - first + past_the_cut, 0.0, 1.0)
 
     def fine(self, times: int = 2) -> tuple[Array, Array, Array]:
         """t (N,), and probabilities from t = -pi and densities in t there, (m, N)."""
@@ -190,34 +195,65 @@ def circular_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
     >>> [table.cdf(np.array([0.0])).round(12) for _, table in circular_tables(one)]
     [array([0.5])]
     """
-    # of angles about 1/kappa across, and less than that along the mean, where nodes serve whose direction is another one
+    made: dict[int, list[tuple[Rows, CircularTable]]] = {size: [] for size in SIZES}
+    for rows, size, table in _tables(p):
+        # nodes come for some rows at a time, and answers are cheaper for many at once
+        made[size].append((rows, table))
+        if sum(len(some) for some, _ in made[size]) * size > TOGETHER:
+            yield _joined(made[size])
+            made[size] = []
+    yield from (_joined(tables) for tables in made.values() if tables)
+
+
+def _joined(tables: list[tuple[Rows, CircularTable]]) -> tuple[Rows, CircularTable]:
+    rows = np.concatenate([some for some, _ in tables])
+    fields = ("centre", "scale", "mean", "series")
+    return rows, CircularTable(*(np.concatenate([getattr(table, name) for _, table in tables]) for name in fields))
+
+
+def _tables(p: Predictive) -> Iterator[tuple[Rows, int, CircularTable]]:
+    # the information about the latent is 1/kappa across the mean direction and less along it
     U = np.eye(2) / (1.0 + np.linalg.norm(p.latent_mean, axis=1))[:, None, None]
-    for rows, eta, weights in latent_nodes(p.latent_mean, p.cholesky(), U, 2 * SIZES[0]):
-        moment = np.einsum("ks,ksj->kj", np.broadcast_to(weights, eta.shape[:2]), p.family.moment(eta))
+    root = p.cholesky()
+    few, share = hermite((5, 5))
+    for rows, eta, weights in latent_nodes(p.latent_mean, root, U, 2 * SIZES[0]):
+        # where the angles are, roughly
+        coarse = p.latent_mean[rows, None] + few @ root[rows].swapaxes(1, 2)
+        moment = np.einsum("s,ksj->kj", share, p.family.moment(coarse))
         centre, length = np.arctan2(moment[:, 1], moment[:, 0]), np.hypot(moment[:, 0], moment[:, 1])
         # tan(half the spread), from E[1 - cos] = 1 - length; 1 leaves the grid even. Somewhat wider than the density.
         scale = np.minimum(1.0, 3.0 * np.sqrt(np.maximum(1.0 - length, 1e-16) / 2.0))
         todo = np.arange(len(rows))
         for size in SIZES:
-            series = _series(p, eta[todo], weights if len(weights) == 1 else weights[todo], centre[todo], scale[todo], size)
-            tail = np.abs(series[:, -(size // 8) :]).max(axis=1) < TAIL
+            some = weights if len(weights) == 1 else weights[todo]
+            mean, series = _series(p, eta[todo], some, centre[todo], scale[todo], size)
+            good = np.abs(series[:, -(size // 8) :]).max(axis=1) < TAIL
             if size == SIZES[-1]:
-                tail[:] = True
-            done = todo[tail]
+                good[:] = True
+            done = todo[good]
             if done.size:
-                yield rows[done], CircularTable(centre[done], scale[done], series[tail])
-            todo = todo[~tail]
+                yield rows[done], size, CircularTable(centre[done], scale[done], mean[good], series[good])
+            todo = todo[~good]
             if not todo.size:
                 break
 
 
-def _series(p: Predictive, eta: Array, weights: Array, centre: Array, scale: Array, size: int) -> NDArray[np.complex128]:
-    """Fourier series of the densities in t, normalised."""
+def _series(
+    p: Predictive, eta: Array, weights: Array, centre: Array, scale: Array, size: int
+) -> tuple[Array, NDArray[np.complex128]]:
+    """Mean directions, and Fourier series of the densities in t, normalised."""
     circle = cast(Circle, p.family.support)
     t = 2 * np.pi * np.arange(size) / size - np.pi
     c, s, a = np.cos(0.5 * t), np.sin(0.5 * t), scale[:, None]
     theta = centre[:, None] + 2.0 * np.arctan2(a * s, c)
-    density = mixture_density(p.family, eta, weights, circle.from_radians(theta)) * a / (c * c + (a * s) ** 2)
+    density = np.empty_like(theta)
+    step = max(1, TABLE_DOUBLES // (eta.shape[1] * size))
+    for start in range(0, len(eta), step):
+        some = slice(start, start + step)
+        share = weights if len(weights) == 1 else weights[some]
+        density[some] = mixture_density(p.family, eta[some], share, circle.from_radians(theta[some]))
+    density *= a / (c * c + (a * s) ** 2)
+    mean = np.angle(np.einsum("kg,kg->k", density, np.exp(1j * theta)))
     series = np.fft.rfft(density, axis=1)[:, : size // 2 + 1]
     series[:, -1] = 0.0
-    return series / (2 * np.pi * series[:, :1].real)
+    return mean, series / (2 * np.pi * series[:, :1].real)

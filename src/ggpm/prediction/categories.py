@@ -1,7 +1,7 @@
 """Counts of one category among several: binomial given the softmax of the latents.
 
-The logit of a category's probability is its latent less the log-sum-exp of the others. Given these it is normal, so that the
-count has the distribution of a binomial variable with one latent; a few nodes for the others do the rest.
+The logit of a category's probability is its latent less the log-sum-exp of the others. Given these it is normal, so
+that the count has the distribution of a binomial variable with one latent; a few nodes for the others do the rest.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp, softmax
 
 from ggpm.families.binomial import Binomial
 from ggpm.families.special.adaptive import cholesky_root
@@ -39,8 +39,9 @@ def _of_category(p: Predictive, trials: Array, j: int, q: float) -> Array:
     # how the category's own latent follows the others
     follows = np.einsum("mi,mik->mk", root[:, -1, :-1], np.linalg.pinv(root[:, :-1, :-1]))
     # what the count tells of the others' latents, blurred by the category's own
-    told = 0.25 * trials / (1.0 + 0.25 * trials * own**2)
-    U = told[:, None, None] * np.eye(D - 1) * ((1.0 + np.abs(follows)) ** 2)[:, None, :]
+    information = trials * np.prod(expit(np.outer(mean[:, -1] - logsumexp(mean[:, :-1], axis=1), [1.0, -1.0])), axis=1)
+    moves = follows - softmax(mean[:, :-1], axis=1)  # of the logit, with the others' latents
+    U = (information / (1.0 + information * own**2))[:, None, None] * moves[:, :, None] * moves[:, None, :]
     out = np.empty(len(p))
     binomial = Binomial()
     for rows, others, weights in latent_nodes(mean[:, :-1], root[:, :-1, :-1], U, 64):

@@ -1,11 +1,11 @@
 """One latent: distribution functions and quantiles of many rows.
 
 Given y, the family's cdf is a step in the latent: one for small eta, zero for large ones, about the place where y is
-what one expects, and as wide as the likelihood. The trapezoidal rule in t, eta = centre + width sinh(t), sees the step and
-the Gaussian of the row, whichever is the narrower, and some twenty nodes serve.
+what one expects, and as wide as the likelihood. The trapezoidal rule in t, eta = centre + width sinh(t), sees the step
+and the Gaussian of the row, whichever is the narrower, and some twenty nodes serve.
 
-Quantiles of many rows start from a surface that they share, a Chebyshev series in mean and standard deviation of the latent
-(and in the number of trials), and end where the row's own distribution function says so.
+Quantiles of many rows start from a surface that they share, a Chebyshev series in mean and standard deviation of the
+latent (and in the number of trials), and end where the row's own distribution function says so.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from ggpm.prediction.roots import Coordinate, coordinate, integer_roots, roots
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
+
 @dataclass(frozen=True)
 class Fineness:
-    """How far nodes reach and how close they lie; measured from latents narrower to latents 1e6 times wider than the step."""
+    """How far nodes reach and how close they lie; measured for latents up to 1e6 times wider than the step."""
 
     reach: float
     """In standard deviations of the latent."""
@@ -38,10 +39,11 @@ class Fineness:
     """Largest spacing in standard deviations of the latent."""
 
 
-# Distribution functions to 1e-7 at worst, where latents are wide, and to 1e-10 where they are narrow.
+# Distribution functions to 1e-10 where latents are narrow and 1e-7 where they are wide; 1e-5 at worst (inverse Gaussian
+# and softplus links, whose steps have another width on either side, under latents of variance 25 and more).
 FINE = Fineness(6.4, 0.3, 0.9)
-# To 1e-6: for quantiles of continuous outputs, which move by ten times as much of their spread.
-COARSE = Fineness(5.2, 0.42, 1.1)
+# To 1e-6, and 3e-5 at worst: for quantiles of continuous outputs.
+COARSE = Fineness(5.2, 0.34, 1.1)
 # Share of the likelihood's width that is the unit of the nodes: steps are steeper on one side than on the other.
 STEEPER = 0.8
 # A step whose value at the family's expansion point lies between these is centred there.
@@ -51,8 +53,6 @@ MIDDLE = (0.05, 0.95)
 SURFACE_MEAN, SURFACE_SD, SURFACE_TRIALS = 12, 7, 6
 SURFACE_MOST = 48
 THRESHOLD_POINTS = 129  # of a density whose highest part is looked for
-
-
 
 
 def step_nodes(
@@ -91,7 +91,8 @@ def _step(family: Family, mean: Array, sd: Array, y: Array) -> tuple[Array, Arra
     """
     with np.errstate(all="ignore"):
         eta = family.expansion(y)
-        width = STEEPER / np.sqrt(family.U(eta, y, expected=True).dense()[..., 0, 0])
+        # links bend on the scale of one, also where the likelihood is wider
+        width = STEEPER / np.sqrt(np.maximum(family.U(eta, y, expected=True).dense()[..., 0, 0], 1.0))
         value = family.cdf(eta, y)
     centre = eta[..., 0]
     good = np.isfinite(centre) & np.isfinite(width) & (width > 0) & (value > MIDDLE[0]) & (value < MIDDLE[1])
@@ -224,7 +225,7 @@ class Line:
         return np.array([np.interp(level * m[-1], m, p) for m, p in zip(mass.T, falling.T, strict=True)])
 
     def _surface(self) -> tuple[Line, Callable[[Array], Array]] | None:
-        """A few rows on a grid, and what carries values at them to all rows by a Chebyshev series; None for few rows."""
+        """A few rows on a grid, and what carries values at them to all rows, a Chebyshev series; None for few rows."""
         axes = [(self.mean, min(SURFACE_MOST, SURFACE_MEAN + int(np.ptp(self.mean)))), (self.sd, SURFACE_SD)]
         if self.trials is not None:
             axes.append((np.log(self.trials), SURFACE_TRIALS))

@@ -1,9 +1,10 @@
 """Nodes under the Gaussian of every row's latent vector, as many as the row needs.
 
-A family's density is a smooth function of its latents on the scale of one, and of the square root of their size where they
-are large: that is how wide the likelihood is. Latents that are known better than that need a few Gauss-Hermite nodes for
-each dimension. For wider ones the trapezoidal rule is taken in t, x = t sqrt(1 + t²/4), x a latent's own value: its nodes
-lie one apart near zero and the square root of x far from it. The dimensions are those of the Cholesky factor, in order.
+A family's density is a smooth function of its latents on the scale of one, and of the square root of their size where
+they are large: that is how wide the likelihood is. Latents that are known better than that need a few Gauss-Hermite
+nodes for each dimension. For wider ones the trapezoidal rule is taken in t, x = t sqrt(1 + t²/4), x a latent's own
+value: its nodes lie one apart near zero and the square root of x far from it. Dimensions are the columns of the
+Cholesky factor.
 """
 
 from __future__ import annotations
@@ -22,16 +23,23 @@ from ggpm.families.special.quadrature import matched_nodes
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-# Largest standard deviation of a dimension, in units of the likelihood's width, and Gauss-Hermite nodes that then give the
-# distribution functions of angles and of parts of compositions to 2e-5 at worst (measured at means between -2 and 20).
+# Largest standard deviation of a dimension, in units of the likelihood's width, and Gauss-Hermite nodes that then give
+# the distribution functions of angles and of parts of compositions to 2e-5 at worst (means between -2 and 20).
 HERMITE = ((1e-4, 1), (0.06, 2), (0.16, 3), (0.27, 4), (0.36, 5), (0.43, 6), (0.49, 7), (0.55, 8), (0.6, 9), (0.7, 11))
+# Product above which 512 Sobol points serve, matched in mean and covariance: from four or five latents on. Distribution
+# functions of ten parts of compositions then have an error of 3e-4 (latents with standard deviations below 0.7).
+MOST_HERMITE = 2**11
 CORNERS = 5e-6  # weight of the nodes of a product that are left out
 # Standard deviations that wider rules reach, and the largest spacing in t.
 REACH, SPACING = 5.3, 0.9
+NARROWEST = 0.5  # likelihood's width for which wider rules still have nodes close enough
+FAR_OUT = 1e-8  # of the largest weight: nodes whose weight is smaller in all rows are left out
 MOST = 2**15  # nodes of one row; where the product has more of them, Sobol points serve, with an error of 1e-3 or less
 
 
-def latent_nodes(mean: Array, root: Array, U: Array, per_node: int) -> Iterator[tuple[Rows, Array, Array]]:
+def latent_nodes(
+    mean: Array, root: Array, U: Array, per_node: int, most: int = MOST
+) -> Iterator[tuple[Rows, Array, Array]]:
     """Rows (k,), their nodes (k, S, D) and weights (k, S) or (1, S).
 
     Parameters
@@ -42,6 +50,8 @@ def latent_nodes(mean: Array, root: Array, U: Array, per_node: int) -> Iterator[
         Information about the latent in one observation, at the mean: its inverse is how wide likelihoods are.
     per_node : int
         Numbers that the caller holds for every node, which decides how many rows come at once.
+    most : int
+        Nodes of one row from which on Sobol points serve instead.
 
     Examples
     --------
@@ -58,10 +68,13 @@ def latent_nodes(mean: Array, root: Array, U: Array, per_node: int) -> Iterator[
     for sizes in np.unique(rule, axis=0):
         of_rule = np.flatnonzero((rule == sizes).all(axis=1))
         if not sizes.all():
-            for i in of_rule:
-                yield of_rule[of_rule == i], *wide_nodes(mean[i], root[i])
+            ones = np.ones((len(of_rule), 1))
+            yield from _wide(of_rule, mean[of_rule, None], ones, root, U, max(per_node, 4 * D), most)
             continue
-        nodes, weights = hermite(tuple(int(n) for n in sizes))
+        if np.prod(sizes.astype(float)) > MOST_HERMITE:
+            nodes, weights = matched_nodes(D, "standard")
+        else:
+            nodes, weights = hermite(tuple(int(n) for n in sizes))
         for part in batches(len(of_rule), len(nodes) * max(per_node, 4 * D)):
             rows = of_rule[part]
             yield rows, mean[rows, None, :] + nodes @ root[rows].swapaxes(1, 2), weights[None]
@@ -85,38 +98,72 @@ def _hermite(n: int) -> tuple[Array, Array]:
     return hermite_e.hermegauss(n)
 
 
-def wide_nodes(mean: Array, root: Array) -> tuple[Array, Array]:
-    """Nodes (1, S, D) and weights (1, S) of one row whose latent is wider than the likelihood, in some direction."""
-    D = len(mean)
-    eta, weights = mean[None], np.ones(1)
-    for j in range(D):
-        column = root[:, j]
-        sd = float(np.sqrt(column @ column))
-        if sd == 0.0:
+def _wide(
+    rows: Rows, eta: Array, weights: Array, root: Array, U: Array, per_node: int, most: int, j: int = 0
+) -> Iterator[tuple[Rows, Array, Array]]:
+    """Nodes of rows whose latent is wider than the likelihood in some direction, one dimension after the other.
+
+    ``eta`` (k, S, D) and ``weights`` (k, S) are the nodes of the dimensions before j.
+    """
+    S, D = eta.shape[1:]
+    if j == D:
+        yield rows, eta, weights
+        return
+    column = root[rows, :, j]
+    sd = np.sqrt(np.sum(column**2, axis=1))
+    along = column / np.where(sd > 0, sd, 1.0)[:, None]
+    centre = np.einsum("ksd,kd->ks", eta, along)
+    # links that bend more than likelihoods do for latents of one make them narrower than one
+    told = np.einsum("ki,kij,kj->k", along, U[rows], along)
+    count = _count(centre, sd, 1.0 / np.sqrt(np.clip(told, 1.0, NARROWEST**-2)))
+    for N in np.unique(count):
+        same = np.flatnonzero(count == N)
+        if most < S * N:
+            nodes, share = matched_nodes(D, "fine")
+            for part in batches(len(same), len(nodes) * per_node):
+                i = rows[same[part]]
+                mean = np.einsum("ks,ksd->kd", weights[same[part]], eta[same[part]])
+                yield i, mean[:, None] + nodes @ root[i].swapaxes(1, 2), share[None]
             continue
-        x, w = _axis(eta @ (column / sd), sd)
-        if w.size > MOST:
-            nodes, weights = matched_nodes(D, "fine")
-            return (mean + nodes @ root.T)[None], weights[None]
-        eta = (eta[:, None, :] + x[..., None] * (column / sd)).reshape(-1, D)
-        weights = (weights[:, None] * w).ravel()
-        keep = weights > 1e-9 * weights.max()
-        eta, weights = eta[keep], weights[keep] / weights[keep].sum()
-    return eta[None], weights[None]
+        for part in batches(len(same), S * N * per_node):
+            i = same[part]
+            x, w = _axis(centre[i], sd[i], int(N))
+            nodes = (eta[i, :, None] + x[..., None] * along[i, None, None]).reshape(len(i), S * N, D)
+            share = (weights[i, :, None] * w).reshape(len(i), S * N)
+            kept = np.any(share > FAR_OUT * share.max(axis=1, keepdims=True), axis=0)
+            share = share[:, kept] / share[:, kept].sum(axis=1, keepdims=True)
+            yield from _wide(rows[i], nodes[:, kept], share, root, U, per_node, most, j + 1)
 
 
-def _axis(centre: Array, sd: float) -> tuple[Array, Array]:
-    """Offsets (S, N) along one direction and their weights, by values (S,) that the latent has there before."""
-    from_x = lambda x: np.sign(x) * np.sqrt(2.0 * (np.sqrt(1.0 + x * x) - 1.0))  # noqa: E731
-    low, high = from_x(centre - REACH * sd), from_x(centre + REACH * sd)
-    t0 = from_x(centre)
-    own = (1.0 + 0.5 * t0**2) / np.sqrt(1.0 + 0.25 * t0**2)  # dx/dt at the centre
-    spacing = (SPACING / np.hypot(1.0, own / sd)).min()
-    t = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, int(np.ceil((high - low).max() / spacing)) + 1)
+def _from_x(x: Array) -> Array:
+    """t of x = t sqrt(1 + t²/4)."""
+    return np.sign(x) * np.sqrt(2.0) * np.abs(x) / np.sqrt(1.0 + np.sqrt(1.0 + x * x))
+
+
+def _count(centre: Array, sd: Array, unit: Array) -> NDArray[np.int_]:
+    """Number of nodes along one direction, (k,), by values (k, S) that the latent has there before: few different ones.
+
+    ``unit`` (k,) is the spacing near zero.
+    """
+    low, high, t = (_from_x(centre + sign * REACH * sd[:, None]) for sign in (-1.0, 1.0, 0.0))
+    own = (1.0 + 0.5 * t**2) / np.sqrt(1.0 + 0.25 * t**2)  # dx/dt at the centre
+    known = sd == 0
+    spacing = (SPACING / np.hypot(1.0 / unit[:, None], own / np.where(known, 1.0, sd)[:, None])).min(axis=1)
+    count = np.ceil((high - low).max(axis=1) / spacing).astype(int) + 1
+    step = 2 ** np.maximum(1, np.floor(np.log2(count)).astype(int) - 3)
+    return np.where(known, 1, step * -(-count // step))
+
+
+def _axis(centre: Array, sd: Array, N: int) -> tuple[Array, Array]:
+    """Offsets (k, S, N) along one direction and their weights."""
+    if N == 1:
+        return np.zeros((*centre.shape, 1)), np.ones((*centre.shape, 1))
+    low, high = (_from_x(centre + sign * REACH * sd[:, None])[..., None] for sign in (-1.0, 1.0))
+    t = low + (high - low) * np.linspace(0.0, 1.0, N)
     root = np.sqrt(1.0 + 0.25 * t * t)
-    x = t * root - centre[:, None]
-    w = np.exp(-0.5 * (x / sd) ** 2) * (1.0 + 0.5 * t * t) / root
-    return x, w / w.sum(axis=1, keepdims=True)
+    x = t * root - centre[..., None]
+    w = np.exp(-0.5 * (x / sd[:, None, None]) ** 2) * (1.0 + 0.5 * t * t) / root
+    return x, w / w.sum(axis=-1, keepdims=True)
 
 
 def gather(m: int, parts: Iterable[tuple[Rows, Array]]) -> Array:

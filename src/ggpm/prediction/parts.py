@@ -1,7 +1,7 @@
 """Parts of compositions and directions: one table of the distribution function per row and part.
 
-The density of a part alone is averaged over the latent at points z = centre + width sinh(t), z the coordinate in which the
-part may be any number: dense where the mass is, and far out where small concentrations leave some.
+The density of a part alone is averaged over the latent at points z = centre + width sinh(t), z the coordinate in which
+the part may be any number: dense where the mass is, and far out where small concentrations leave some.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Array = NDArray[np.float64]
 # Points of a table; one whose mass is not one to TOTAL is made again with twice as many, over all of z.
 POINTS, MOST_POINTS = 37, 1153
 TOTAL = 5e-6
-# How far a table reaches at first: spreads of z, and lengths over which its tails fall by e. All of z is what floats tell
-# from the bounds of the support.
+# How far a table reaches at first: spreads of z, and lengths over which its tails fall by e. All of z is what floats
+# tell from the bounds of the support.
 SPREADS, LENGTHS, ALL = 6.0, 15.0, 700.0
 QUANTILE_STEPS = 5  # of Newton's method between two points
 TABLE_DOUBLES = 2**17  # nodes times points that are worked on at once: they stay in the processor's cache
@@ -51,14 +51,14 @@ class PartTable:
     def quantile(self, q: float) -> Array:
         """The q-quantile of every part, (k, d)."""
         G = self.F.shape[1]
-        low = np.clip(np.sum(self.F < q, axis=1) - 1, 0, G - 2)
+        low = np.clip(np.sum(q > self.F, axis=1) - 1, 0, G - 2)
         piece = self._piece(low)
         ends = [np.take_along_axis(self.F, (low + i)[:, None], axis=1)[:, 0] for i in (0, 1)]
         x = np.clip((q - ends[0]) / np.maximum(ends[1] - ends[0], 1e-300), 0.0, 1.0)
         left, right = np.zeros_like(x), np.ones_like(x)
         for _ in range(QUANTILE_STEPS):
             F, f = piece(x)
-            left, right = np.where(F < q, x, left), np.where(F < q, right, x)
+            left, right = np.where(q > F, x, left), np.where(q > F, right, x)
             with np.errstate(divide="ignore", invalid="ignore"):
                 x = x - (F - q) / f
             x = np.where((x >= left) & (x <= right), x, 0.5 * (left + right))
@@ -118,7 +118,7 @@ def part_tables(p: Predictive) -> Iterator[tuple[Rows, PartTable]]:
 
 
 def _tails(p: Predictive, rows: Rows) -> Array:
-    """Lengths over which the tails of z fall by e, to the left and to the right, (k, 2, d), for a latent below its mean."""
+    """Lengths over which the tails of z fall by e, left and right, (k, 2, d), for a latent below its mean."""
     mean = p.latent_mean[rows]
     sd = np.sqrt(np.maximum(np.einsum("kjj->kj", p.latent_cov[rows]), 0.0))
     z = np.broadcast_to(np.array([-FAR, -FAR - 1.0, FAR, FAR + 1.0])[:, None], (len(rows), 4, mean.shape[1]))

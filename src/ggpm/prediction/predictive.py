@@ -14,7 +14,7 @@ from ggpm.data.checks import check_level, check_whole
 from ggpm.families.base import Family
 from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, cholesky_root, expectation
 from ggpm.prediction.kinds import Ordered, kind_of
-from ggpm.prediction.nodes import wide_nodes
+from ggpm.prediction.nodes import latent_nodes
 from ggpm.prediction.questions import mean_interval, probability
 from ggpm.prediction.regions import HighestDensityRegion, highest_density
 from ggpm.sites.densities import log_expected_prob
@@ -333,8 +333,10 @@ class Predictive:
             return values / scale[rows].reshape(-1, *[1] * (values.ndim - 2))
 
         value, error = expectation(relative, self.latent_mean, self._root, rtol=TOLERANCE, atol=TOLERANCE)
-        hard = np.flatnonzero(error > HARD) if 1 < self.latent_mean.shape[1] <= PRODUCT_MOST else ()
-        for i in hard:
-            eta, weights = wide_nodes(self.latent_mean[i], self._root[i])
-            value[i] = np.tensordot(weights[0], relative(eta[0][:, None], np.array([i]))[:, 0], axes=1)
+        D = self.latent_mean.shape[1]
+        hard = np.flatnonzero(error > HARD) if 1 < D <= PRODUCT_MOST else np.empty(0, dtype=np.intp)
+        width = np.broadcast_to(np.eye(D), (hard.size, D, D))
+        for rows, eta, weights in latent_nodes(self.latent_mean[hard], self._root[hard], width, 4 * value[0].size):
+            values = relative(eta.swapaxes(0, 1), hard[rows])
+            value[hard[rows]] = np.einsum("ks,sk...->k...", np.broadcast_to(weights, eta.shape[:2]), values)
         return value * scale.reshape(-1, *[1] * (value.ndim - 1))

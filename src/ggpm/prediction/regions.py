@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 # Share of the information that counts for the nodes of densities at many y: log densities then have an error of 1e-3, a
 # tenth of what draws leave in a threshold.
 COARSER = 0.25
+MOST = 2**12  # nodes of one row
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
     """The highest-density region of every row.
 
     The threshold is the (1 - level)-quantile of the density at ``n_draws`` of its own draws with a fixed seed (Hyndman
-    1996): the region's probability is within ``sqrt(level (1 - level) / n_draws)`` (one standard error) of the level. Those
-    of angles and of numbers with one latent come from tables of the density, without draws.
+    1996): the region's probability is within ``sqrt(level (1 - level) / n_draws)`` (one standard error) of the level.
+    Those of angles and of numbers with one latent come from tables of the density, without draws.
 
     >>> from ggpm.families import Dirichlet
     >>> from ggpm.prediction.predictive import Predictive
@@ -72,8 +73,9 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
     threshold = np.empty(len(predictive))
     for rows in batches(len(predictive), 4 * n_draws * predictive.latent_mean.shape[1]):
         some = predictive.rows(rows)
-        draws = np.stack([family.encode(d) for d in interior(family, some.sample(n_draws, 0))])
-        values = log_density(some, draws)
+        draws = interior(family, some.sample(n_draws, 0))
+        encoded = family.encode(draws.reshape(-1, *draws.shape[2:]))
+        values = log_density(some, encoded.reshape(n_draws, len(some), *encoded.shape[1:]))
         threshold[rows] = np.quantile(values, 1.0 - level, axis=0)
     return HighestDensityRegion(predictive, level, threshold)
 
@@ -88,8 +90,8 @@ def interior(family: Family, y: Any) -> Any:
 def log_density(predictive: Predictive, encoded: Array) -> Array:
     """Log predictive density at many encoded y per row, (N, m, ...) -> (N, m).
 
-    One set of nodes serves all y of a row of several latents, which makes this much faster than `Predictive.log_prob` for
-    many y at one row and less exact where the density is narrower than the latent's own spread.
+    One set of nodes serves all y of a row of several latents, which makes this much faster than `Predictive.log_prob`
+    for many y at one row and less exact where the density is narrower than the latent's own spread.
     """
     family = predictive.family
     if family.has("predictive_log_prob"):
@@ -104,7 +106,7 @@ def log_density(predictive: Predictive, encoded: Array) -> Array:
     out = np.empty(encoded.shape[:2])
     y = np.moveaxis(encoded, 0, 1)
     U = COARSER * family.U(predictive.latent_mean, y[:, 0], expected=True).dense()
-    for rows, eta, weights in latent_nodes(predictive.latent_mean, predictive.cholesky(), U, 4):
+    for rows, eta, weights in latent_nodes(predictive.latent_mean, predictive.cholesky(), U, 4, MOST):
         step = max(1, 2**17 // (eta.shape[1] * len(encoded)))
         share = np.broadcast_to(weights, eta.shape[:2])
         for start in range(0, len(rows), step):

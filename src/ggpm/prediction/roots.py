@@ -65,8 +65,8 @@ def roots(
     ----------
     law : function of rows and y that gives P(Y <= y) and its derivative in the coordinate
     start : coordinates to start from, (m,)
-    slope, cdf : derivatives at the starts that are nearly right, and P(Y <= y) alone, which then serves for rows that are
-        next to their roots already
+    slope, cdf : derivatives at the starts that are nearly right, and P(Y <= y) alone, which then serves for rows that
+        are next to their roots already
 
     >>> from scipy.special import ndtr
     >>> line = Coordinate(lambda y: y, lambda t: t, np.ones_like, -1e300, 1e300)
@@ -79,13 +79,13 @@ def roots(
     if slope is not None and cdf is not None:
         F = cdf(todo, at.back(z))
         step = _logit_step(F, slope, q)
-        near = (np.abs(F - q) < 10 * SETTLED) & np.isfinite(step)
+        near = (np.abs(F - q) < SETTLED) & np.isfinite(step)
         z = np.where(near, z + step, z)
         todo = todo[~near]
     while todo.size:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             F, f = law(todo, at.back(z[todo]))
-        here, above = z[todo], F >= q
+        here, above = z[todo], q <= F
         low[todo], high[todo] = np.where(above, low[todo], here), np.where(above, here, high[todo])
         step = _logit_step(F, f, q)
         lost = ~np.isfinite(step)
@@ -110,13 +110,13 @@ def _logit_step(F: Array, slope: Array, q: float) -> Array:
 def integer_roots(steps: Pairs, q: float, start: Array, most: Array) -> Array:
     """Smallest counts k at which distribution functions are not below q, from counts that are near them.
 
-    ``steps`` gives P(Y < k) and P(Y <= k) for rows and k. From 2^53 on, where floats lie further apart than integers, the
-    smallest such float; infinity beyond `LARGEST`.
+    ``steps`` gives P(Y < k) and P(Y <= k) for rows and k. From 2^53 on, where floats lie further apart than integers,
+    the smallest such float; infinity beyond `LARGEST`.
 
     >>> integer_roots(lambda rows, k: (k / 10, (k + 1) / 10), 0.55, np.array([0.0, 9.0]), np.full(2, 9.0))
     array([5., 5.])
     """
-    k, todo = np.minimum(start, LARGEST), np.arange(len(start))
+    k, todo = np.minimum(np.ceil(start), LARGEST), np.arange(len(start))
     for _ in range(COUNT_STEPS):
         before, upto = steps(todo, k[todo])
         short, long = upto < q, before >= q
@@ -124,7 +124,7 @@ def integer_roots(steps: Pairs, q: float, start: Array, most: Array) -> Array:
             jump = np.where(short, q - upto, q - before) / (upto - before)
         jump = np.where(short, np.maximum(1.0, np.ceil(jump)), np.minimum(-1.0, np.ceil(jump)))
         # a probability that is small beside its neighbours' would lead astray
-        jump = np.clip(np.nan_to_num(jump), -0.5 * k[todo] - 1.0, k[todo] + 1.0)
+        jump = np.clip(np.nan_to_num(jump), np.floor(-0.5 * k[todo]) - 1.0, k[todo] + 1.0)
         k[todo] = np.where(short | long, np.clip(k[todo] + jump, 0.0, np.minimum(most[todo], LARGEST)), k[todo])
         todo = todo[short | long]
         if not todo.size:
