@@ -116,6 +116,17 @@ def predictive_log_prob(family, y):
     np.testing.assert_allclose(family.predictive_log_prob(mean, cov, y), general, atol=2e-5)
 
 
+def expected_moment(family, y):
+    mean, cov, eta, weights = full_covariances(family)
+    if family.expected_moment(mean, cov) is None:  # classes, whose latents must be independent for a closed form
+        mean, var, _ = latents(family)
+        cov = var[..., None] * np.eye(mean.shape[1])
+        nodes, weights = nodes_of(family.latent_dim, per_axis(family.latent_dim))
+        eta = mean + np.sqrt(var) * nodes[:, None, :]
+    want = np.tensordot(weights, family.moment(eta), axes=1)
+    np.testing.assert_allclose(family.expected_moment(mean, cov), want, rtol=1e-7, atol=1e-8)
+
+
 def predictive_normal(family, y):
     mean, cov, eta, weights = full_covariances(family)
     centre, sd = family.predictive_normal(mean, cov)
@@ -188,7 +199,7 @@ def part_log_prob(family, y):
 
 COMPARE = {f.__name__: f for f in (
     expected_log_prob, expected_log_prob_factorised, log_expected_prob_factorised, predictive_log_prob,
-    predictive_normal, cdf, natural, part_log_prob,
+    predictive_normal, expected_moment, cdf, natural, part_log_prob,
 )}  # fmt: skip
 
 
@@ -245,6 +256,7 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
     answers = [bare.expected_log_prob(y, y, y), bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y)]
     answers += [bare.log_expected_prob_factorised(y, y, y), bare.predictive_log_prob(y, eye, y)]
     answers += [bare.natural(y), bare.part_log_prob(y, y), bare.predictive_normal(y, eye)]
+    answers += [bare.expected_moment(y, eye)]
     assert bare.statistic(y) is None and answers == [None] * len(OPTIONAL)
     with pytest.raises(ValueError, match="'pdf' is not one of the optional methods expected_log_prob"):
         bare.has("pdf")
@@ -257,11 +269,9 @@ def test_what_the_built_in_families_have():
     assert "multivariate_gaussian" not in have["expected_log_prob"]
     assert have["expected_log_prob_factorised"] == {"categorical", "multinomial"}
     assert have["log_expected_prob_factorised"] == {"categorical"}
-    assert (
-        have["predictive_normal"]
-        == have["predictive_log_prob"]
-        == {n for n in FAMILIES if "gaussian" in n} - {"inverse_gaussian"}
-    )
+    assert have["predictive_normal"] == {n for n in FAMILIES if "gaussian" in n} - {"inverse_gaussian"}
+    assert have["predictive_log_prob"] == have["predictive_normal"] | {"ordinal"}
+    assert have["expected_moment"] == {"categorical", "ordinal"}
     assert set(FAMILIES) - have["cdf"] == {
         "categorical", "multinomial", "von_mises", "von_mises_fisher", "wishart",
     }  # fmt: skip

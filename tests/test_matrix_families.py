@@ -232,8 +232,8 @@ def test_blocks_that_do_not_fit_are_refused_before_allocation(monkeypatch):
     X, y, family = simulate("wishart", n=40)
     with pytest.raises(MemoryError, match=r"6×6 blocks for 60000 rows need \d+\.\d GiB.*Use fewer rows"):
         check_memory(60_000, 4 * 6**2, "general 6×6 blocks")
-    # the estimator passes it on: one byte less than the four arrays of order 120 take
-    free = 4 * 8 * 120**2 - 1
+    # the estimator passes it on: one byte less than the four arrays of order 40 that three latents take
+    free = 4 * 8 * 40**2 - 1
     monkeypatch.setattr("ggpm.fields.dense.solution.available_memory", lambda: free)
     with pytest.raises(MemoryError, match=r"3×3 blocks for 40 rows need 0.0 GiB"):
         GGPRegressor(family, optimizer=None).fit(X, y)

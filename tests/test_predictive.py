@@ -108,6 +108,8 @@ def test_log_prob_under_a_wide_latent_is_the_average_over_draws(name):
     density = np.exp(p.family.log_prob(eta, y))
     average, error = density.mean(axis=0), density.std(axis=0) / np.sqrt(len(eta))
     ours = np.exp(repeated(p, len(y)).log_prob(p.family.decode(y)))
+    known = np.isfinite(average)  # a part of 1e-304 has no average of draws
+    ours, average, error = ours[known], average[known], error[known]
     # five standard errors of the draws; for 2048 Sobol points in D > 2 a few per cent, most with the exp link,
     # whose likelihood is far from Gaussian over a latent this wide
     slack = 1e-6 if p.family.latent_dim <= 2 else 0.1 if "exp" in name else 0.03

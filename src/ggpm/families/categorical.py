@@ -101,7 +101,7 @@ class Categorical(Multinomial):
         return np.log(p), d_mean, d_var
 
     def expected_moment(self, mean: Array, cov: Array) -> Array | None:
-        """Class probabilities for independent latents, by integrals in one dimension; None where some are correlated."""
+        """Class probabilities of independent latents, by integrals in one dimension; None where some correlate."""
         var = np.einsum("njj->nj", cov)
         if np.any(cov != var[:, None, :] * np.eye(mean.shape[1])):
             return None

@@ -358,7 +358,8 @@ class Dirichlet(Family):
         alpha = self._alpha(eta)
         # log of a gamma variate: G(alpha) = G(alpha + 1) U^(1/alpha), which underflows only after normalising
         log_g = np.log(rng.standard_gamma(alpha + 1.0)) - rng.standard_exponential(alpha.shape) / alpha
-        parts = np.exp(log_g - log_g.max(axis=-1, keepdims=True))
+        # a part below the smallest float would be a zero, which has no density
+        parts = np.exp(np.maximum(log_g - log_g.max(axis=-1, keepdims=True), -700.0))
         return self.decode(parts / parts.sum(axis=-1, keepdims=True))
 
     def loss(self, y: Array, prediction: Array) -> Array:

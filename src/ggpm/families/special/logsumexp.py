@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 # Nodes in t lie hypot(SPACING[0], SPACING[1] s) apart, s the smallest standard deviation that matters in a row, from
 # m - hypot(RADIUS s, LEFT) to m + hypot(RADIUS s, RIGHT): outside, P and 1 - P are below 1e-8.
 SPACING = 0.42, 0.7
-# ... and closer where many latents compete: the largest of them varies less than each (probabilities of 300 exchangeable
+# ... and closer where many latents compete: the largest of them varies less than each (probabilities of 300 equal
 # classes add up to one within 5e-7 for standard deviations from 0.5 to 20).
 CROWDING = 0.7
 RADIUS, LEFT, RIGHT = 6.0, 3.5, 20.0
