@@ -19,6 +19,7 @@ from ggpm.sites import Laplace, Taylor, Variational
 if TYPE_CHECKING:
     from ggpm import plotting
     from ggpm.fields.inducing.points import Inducing
+    from ggpm.fields.neighbours import Neighbours
     from ggpm.persistence import LoadError, load, save
 
 __version__ = "0.2.0.dev0"
@@ -30,6 +31,7 @@ __all__ = [
     "Inducing",
     "Laplace",
     "LoadError",
+    "Neighbours",
     "Predictive",
     "Taylor",
     "Variational",
@@ -45,6 +47,7 @@ __all__ = [
 _LATER = {
     "Inducing": "ggpm.fields.inducing.points",
     "LoadError": "ggpm.persistence",
+    "Neighbours": "ggpm.fields.neighbours.settings",
     "load": "ggpm.persistence",
     "plotting": "ggpm.plotting",
     "save": "ggpm.persistence",

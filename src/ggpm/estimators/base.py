@@ -7,6 +7,7 @@ import sys
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from typing import Any, Self
@@ -31,6 +32,8 @@ from ggpm.fields.dense import DenseField
 from ggpm.fields.inducing.field import InducingField
 from ggpm.fields.inducing.points import Inducing
 from ggpm.fields.inducing.posterior import InducingPosterior
+from ggpm.fields.neighbours import Neighbours
+from ggpm.fields.neighbours.field import NeighboursField
 from ggpm.kernels import median_distance, resolve_kernel, shorter_starts
 from ggpm.learning import priors
 from ggpm.learning.fit import Fit, Search, SearchOutcome, learn, learn_in_samples
@@ -40,6 +43,8 @@ from ggpm.prediction.predictive import Predictive
 from ggpm.sites import INFERENCES, Rule
 
 Array = NDArray[np.float64]
+
+REARRANGED = 3  # most times that neighbours are found again because the learned kernels order distances otherwise
 
 
 class GGP(FramedOutput, BaseEstimator):
@@ -60,6 +65,7 @@ class GGP(FramedOutput, BaseEstimator):
         random_state: Any = None,
         verbose: int = 0,
         priors: Any = "auto",
+        neighbours: Any = None,
     ):
         self.kernel = kernel
         self.inference = inference
@@ -70,6 +76,7 @@ class GGP(FramedOutput, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.priors = priors
+        self.neighbours = neighbours
 
     # ---- fitting -----------------------------------------------------------------------------------------------
     def fit(self, X: Any, y: Any = None, *, offset: Any = None) -> Self:
@@ -142,31 +149,65 @@ class GGP(FramedOutput, BaseEstimator):
             raise ValueError(f"objective must be 'evidence' or 'loo'; got {self.objective!r}.")
         if not (self.optimizer is None or callable(self.optimizer) or self.optimizer == "fmin_l_bfgs_b"):
             raise ValueError(f"optimizer must be 'fmin_l_bfgs_b', a callable or None; got {self.optimizer!r}.")
-        if self.inducing is not None or is_streamed(X):
+        if self.neighbours is not None:
+            self._check_neighbours(X)
+        elif self.inducing is not None or is_streamed(X):
             if self.objective != "evidence":
                 raise ValueError(f"with inducing points objective must be 'evidence'; got {self.objective!r}.")
             return self._fit_inducing(X, y, offset)
-        return self._fit_dense(X, y, offset)
+        return self._fit_in_memory(X, y, offset)
 
-    def _fit_dense(self, X: Any, y: Any, offset: Any) -> Fit:
+    def _check_neighbours(self, X: Any) -> None:
+        if self.inducing is not None:
+            raise ValueError(
+                "neighbours and inducing are two ways to fit many rows: give one of them. Neighbours suit rough "
+                f"functions of few features, inducing points smooth ones of many; got neighbours={self.neighbours!r}, "
+                f"inducing={self.inducing!r}."
+            )
+        if self.objective != "evidence":
+            raise ValueError(f"with neighbours objective must be 'evidence'; got {self.objective!r}.")
+        if is_streamed(X):
+            raise ValueError(
+                f"X is a {type(X).__name__}, whose rows are read in chunks: neighbours need all of them in memory. "
+                "Pass arrays, or inducing=M instead."
+            )
+
+    def _fit_in_memory(self, X: Any, y: Any, offset: Any) -> Fit:
         X = validate_data(self, X, dtype=np.float64, order="C", ensure_min_samples=1)
         check_squares(X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         family, encoded, classes = self.resolve_family(y)
         check_consistent_length(X, encoded)
-        field = DenseField(X, encoded, as_offset(offset, len(X), family.latent_dim))
-        evidence = self._evidence(family, X, field)
-        learned = SearchOutcome(evidence)
-        if self.optimizer is not None and evidence.theta.size:
-            seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
-            others = shorter_starts(evidence.theta) if self.kernel is None else []
-            learned = learn(evidence, self._search(np.random.default_rng(seed)), others)
-        fit = learned.fit(columns_of(self), target_of(y, classes))
-        field.forget()
-        if fit.found is not None:
-            fit.found.process.forget()
-        return fit
+        offset = as_offset(offset, len(X), family.latent_dim)
+        if self.neighbours is None:
+            dense = DenseField(X, encoded, offset)
+            fit = self._learned(self._evidence(family, X, dense)).fit(columns_of(self), target_of(y, classes))
+            dense.forget()
+            if fit.found is not None:
+                fit.found.process.forget()
+            return fit
+        settings = self.neighbours if isinstance(self.neighbours, Neighbours) else Neighbours(self.neighbours)
+        kernels = resolve_kernel(self.kernel, family.latent_dim, X)
+        evidence = self._evidence(family, X, NeighboursField(X, encoded, offset, settings, kernels))
+        learned = self._learned(evidence)
+        for _ in range(REARRANGED):
+            field = learned.evidence.field
+            assert isinstance(field, NeighboursField)
+            if field.suits(learned.evidence.kernels):
+                break
+            again = learned.evidence.with_field(replace(field, kernels=learned.evidence.kernels))
+            more = self._learned(again)
+            learned = replace(more, n_iter=learned.n_iter + more.n_iter)
+        return learned.fit(columns_of(self), target_of(y, classes))
+
+    def _learned(self, evidence: Evidence) -> SearchOutcome:
+        """Hyperparameters from rows in memory."""
+        if self.optimizer is None or not evidence.theta.size:
+            return SearchOutcome(evidence)
+        seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
+        others = shorter_starts(evidence.theta) if self.kernel is None else []
+        return learn(evidence, self._search(np.random.default_rng(seed)), others)
 
     def _fit_inducing(self, X: Any, y: Any, offset: Any) -> Fit:
         if self.inducing is None:
@@ -317,6 +358,13 @@ class GGP(FramedOutput, BaseEstimator):
         check_is_fitted(self)
         if neighbours is not None:
             check_whole(neighbours, "neighbours", 0)
+        if isinstance(self.fit_.evidence.field, NeighboursField):
+            if neighbours:
+                raise ValueError(
+                    "with a model fitted by neighbours the other rows keep their sites: neighbours must be 0 or None; "
+                    f"got {neighbours}."
+                )
+            return leave_one_out(self.fit_.approximate(), 0)
         if not isinstance(self.fit_.evidence.field, DenseField):
             raise ValueError("leave-one-out needs the exact posterior of all training rows: fit with inducing=None.")
         return leave_one_out(self.fit_.approximate(), neighbours)

@@ -1,6 +1,6 @@
 """Scikit-learn's kernels with pullbacks: from the cotangent of a kernel matrix to the gradient of an objective."""
 
-from ggpm.kernels.distances import Distances
+from ggpm.kernels.distances import Distances, Pairs
 from ggpm.kernels.evaluation import (
     KernelEvaluation,
     RowVariance,
@@ -16,6 +16,6 @@ from ggpm.kernels.evaluation import (
 )
 
 __all__ = [
-    "Distances", "KernelEvaluation", "RowVariance", "diag", "diag_pullback", "evaluate", "log_bounds", "log_hyper",
-    "median_distance", "resolve_kernel", "shorter_starts", "with_log_hyper",
+    "Distances", "KernelEvaluation", "Pairs", "RowVariance", "diag", "diag_pullback", "evaluate", "log_bounds",
+    "log_hyper", "median_distance", "resolve_kernel", "shorter_starts", "with_log_hyper",
 ]  # fmt: skip
