@@ -23,7 +23,7 @@ from ggpm.families import Poisson
 from ggpm.families.curvature import Blocks, Diagonal
 from ggpm.fields.neighbours.conditionals import Conditionals
 from ggpm.fields.neighbours.dissection import dissect
-from ggpm.fields.neighbours.factor import FrontalFactor
+from ggpm.fields.neighbours.factor import BandedFactor, FrontalFactor
 from ggpm.fields.neighbours.field import NeighboursField
 from ggpm.fields.neighbours.layout import Layout
 from ggpm.fields.neighbours.search import coarse_to_fine, nearest, nearest_earlier
@@ -178,10 +178,11 @@ def test_the_factor_is_that_of_vecchia():
 
 
 @pytest.mark.parametrize("leaf, D", [(1, 1), (7, 1), (3, 2), (100, 3)])
-def test_frontal_factors_against_a_dense_matrix(leaf, D):
+@pytest.mark.parametrize("kind", [FrontalFactor, BandedFactor])
+def test_sparse_factors_against_a_dense_matrix(kind, leaf, D):
     rng = np.random.default_rng(leaf)
     n = 60
-    points = rng.uniform(size=(n, 2))
+    points = np.sort(rng.uniform(size=(n, 1)), axis=0) if kind is BandedFactor else rng.uniform(size=(n, 2))
     near = np.argsort(((points[:, None] - points) ** 2).sum(-1), axis=1)[:, :5]
     pairs = np.unique(np.sort(np.stack([np.repeat(np.arange(n), 5), near.ravel()], axis=1), axis=1), axis=0)
     tree = dissect(points, pairs[:, 0], pairs[:, 1], leaf)
@@ -194,7 +195,7 @@ def test_frontal_factors_against_a_dense_matrix(leaf, D):
         full[pairs[:, 0], j, pairs[:, 1], j] = full[pairs[:, 1], j, pairs[:, 0], j] = Q[j]
     full[np.arange(n), :, np.arange(n), :] += U
     full = full.reshape(n * D, n * D)
-    factor = FrontalFactor(tree, Q[:, tree.sorted_entries], U[tree.order])
+    factor = kind(tree, Q[:, tree.sorted_entries], U)
     V = np.linalg.inv(full)
     assert factor.log_det == pytest.approx(np.linalg.slogdet(full)[1])
     r = rng.normal(size=(n, D))
@@ -205,13 +206,12 @@ def test_frontal_factors_against_a_dense_matrix(leaf, D):
     chosen = pairs[tree.sorted_entries]
     np.testing.assert_allclose(entries, [V[chosen[:, 0], j, chosen[:, 1], j] for j in range(D)], atol=1e-12)
     at, weights = rng.integers(0, n, (4, 3)), rng.normal(size=(4, 3, D))
-    position = np.argsort(tree.order)
-    found = factor.covariance(position[at], weights)
+    found = factor.covariance(at, weights)
     for r in range(4):
         expected = np.einsum("aj,ajbk,bk->jk", weights[r], V[at[r]][:, :, at[r]], weights[r])
         np.testing.assert_allclose(found[r], expected, atol=1e-12)
     with pytest.raises(NotPositiveDefinite):
-        FrontalFactor(tree, Q[:, tree.sorted_entries], -U)
+        kind(tree, Q[:, tree.sorted_entries], -U)
 
 
 def test_draws_have_the_posterior_covariance():

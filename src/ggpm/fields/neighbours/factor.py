@@ -22,6 +22,8 @@ from ggpm.kernels.linalg import NotPositiveDefinite, available_memory, mirror, p
 
 Array = NDArray[np.float64]
 
+NARROW = 32  # bandwidth up to which a banded factor is faster than fronts, whose leaves have a hundred vertices
+
 
 class FrontalFactor:
     """Factor of ``blockdiag(Q_j) + U``, with the latents of a vertex side by side.
@@ -30,12 +32,13 @@ class FrontalFactor:
     ----------
     tree : Tree
     Q : entries of the precisions of D latents, as the tree sorts them, (D, entries)
-    U : what is added to the blocks of the vertices, (n, D, D), in the order of elimination
+    U : what is added to the blocks of the vertices, (n, D, D)
     """
 
     def __init__(self, tree: Tree, Q: Sequence[Array], U: Array) -> None:
         self.tree, self.D = tree, U.shape[1]
         check_memory(tree, self.D)
+        U = U[tree.order]
         self.L: list[Array] = []
         self.W: list[Array] = []
         D = self.D
@@ -94,8 +97,14 @@ class FrontalFactor:
             b[own] = _triangular(L, right, transposed=True)
         return b
 
+    def draw(self, noise: Array) -> Array:
+        """Vectors (n, D, r) whose covariance is the inverse, from standard normal ones."""
+        out = np.empty_like(noise)
+        out[self.tree.order] = self.backward(noise.reshape(-1, noise.shape[2]).copy()).reshape(noise.shape)
+        return out
+
     def solve(self, r: Array) -> Array:
-        """Inverse times r (n, D), in the order of the vertices as given."""
+        """Inverse times r (n, D)."""
         order = self.tree.order
         b = self.backward(self.forward(r[order].reshape(-1, 1).copy()))
         out = np.empty_like(r)
@@ -103,7 +112,7 @@ class FrontalFactor:
         return out
 
     def inverse(self) -> tuple[Array, Array]:
-        """Of the inverse, the D×D blocks of all vertices (n, D, D), as given, and the entries of Q, (D, entries)."""
+        """Of the inverse, the D×D blocks of all vertices (n, D, D), and the entries of Q, (D, entries)."""
         D, tree = self.D, self.tree
         n, count = len(tree.order), len(tree.sorted_entries)
         blocks, entries = np.empty((n, D, D)), np.empty((D, count))
@@ -136,6 +145,11 @@ class FrontalFactor:
         return out, entries
 
     @cached_property
+    def position(self) -> NDArray[np.intp]:
+        """For every vertex its place in the order of elimination."""
+        return np.argsort(self.tree.order)
+
+    @cached_property
     def _front_of(self) -> NDArray[np.intp]:
         """Number of the front that eliminates each vertex."""
         return np.repeat(np.arange(len(self.tree.fronts)), [front.own for front in self.tree.fronts])
@@ -145,7 +159,7 @@ class FrontalFactor:
 
         Only the fronts of these vertices and those above them are visited.
         """
-        D, m = self.D, len(vertices)
+        D, m, vertices = self.D, len(vertices), self.position[vertices]
         fronts = self.tree.fronts
         active = np.zeros(len(fronts), dtype=bool)
         active[self._front_of[np.unique(vertices)]] = True
@@ -176,6 +190,60 @@ class FrontalFactor:
         blocks[front.start : front.stop] = Z[:, own, :, own]
         for j in range(self.D):
             entries[j, front.entries] = Z[j, front.rows, j, front.columns]
+
+
+class BandedFactor:
+    """The same for points on a line, where all entries lie near the diagonal: a million of them in a second.
+
+    Selected inverses and covariances are those of the fronts, made when they are asked for.
+    """
+
+    def __init__(self, tree: Tree, Q: Sequence[Array], U: Array) -> None:
+        self._given = tree, Q, U
+        self.D = D = U.shape[1]
+        n = len(U)
+        band = np.zeros((tree.bandwidth * D + D, n * D), order="F")
+        low, high = np.minimum(tree.low, tree.high), np.maximum(tree.low, tree.high)
+        for j, entries in enumerate(Q):
+            band[(high - low) * D, low * D + j] = entries
+        for j in range(D):
+            for k in range(j, D):
+                band[k - j, np.arange(n) * D + j] += U[:, k, j]
+        self.L, info = lapack.dpbtrf(band, lower=1, overwrite_ab=1)
+        if info != 0:
+            raise NotPositiveDefinite(f"the precision is not positive definite at vertex {info // D}")
+
+    @property
+    def log_det(self) -> float:
+        """Logarithm of the determinant."""
+        return 2.0 * float(np.sum(np.log(self.L[0])))
+
+    def solve(self, r: Array) -> Array:
+        """Inverse times r (n, D)."""
+        x, info = lapack.dpbtrs(self.L, r.reshape(-1, 1), lower=1)
+        assert info == 0
+        return x.reshape(r.shape)
+
+    def draw(self, noise: Array) -> Array:
+        """Vectors (n, D, r) whose covariance is the inverse, from standard normal ones."""
+        return self._fronts.draw(noise)
+
+    @cached_property
+    def _fronts(self) -> FrontalFactor:
+        return FrontalFactor(*self._given)
+
+    def inverse(self) -> tuple[Array, Array]:
+        """Of the inverse, the D×D blocks of all vertices (n, D, D), and the entries of Q, (D, entries)."""
+        return self._fronts.inverse()
+
+    def covariance(self, vertices: NDArray[np.intp], weights: Array) -> Array:
+        """``B^T (inverse) B`` (m, D, D), where B holds the weights (m, k, D) of latents at vertices (m, k)."""
+        return self._fronts.covariance(vertices, weights)
+
+
+def factorise(tree: Tree, Q: Sequence[Array], U: Array) -> FrontalFactor | BandedFactor:
+    """Factor of ``blockdiag(Q_j) + U``: banded where the band is narrow, by fronts elsewhere."""
+    return (BandedFactor if tree.bandwidth <= NARROW else FrontalFactor)(tree, Q, U)
 
 
 def _triangular(L: Array, b: Array, transposed: bool = False) -> Array:

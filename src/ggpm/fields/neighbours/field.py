@@ -26,6 +26,7 @@ from ggpm.fields.base import Approximation, Field, Natural, Process
 from ggpm.fields.dense.field import _equal, _site_values, _sites
 from ggpm.fields.dense.matrices import kernel_of, latents_of
 from ggpm.fields.neighbours.conditionals import Conditionals
+from ggpm.fields.neighbours.factor import NARROW
 from ggpm.fields.neighbours.layout import Layout
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.fields.neighbours.precision import SparsePrecision
@@ -36,9 +37,9 @@ from ggpm.sites.base import Problem, Rule, Sites
 
 Array = NDArray[np.float64]
 
-# Steps with an old factorisation that cost as much as a new one (n = 5000, m = 20, one thread), and nD from which they
-# are tried; smaller factorisations are cheap to make anew
-CHORD_STEPS, CHORD_SIZE = 15.0, 1000
+# nD from which steps with an old factorisation are tried, smaller ones are cheap to make anew; and the most that are
+# taken to cost as much as a new one
+CHORD_SIZE, CHORD_MOST = 1000, 15.0
 # Conjugate gradients within a step, as on the dense field
 CG_STEPS, CG_RTOL = 50, 1e-2
 # Rows whose neighbours are compared, and the share of them that must stay, for a layout to suit other kernels
@@ -171,7 +172,8 @@ class NeighboursProcess(Process):
     ) -> None:
         self.problem, self.layout, self.priors, self.kernels = problem, layout, priors, kernels
         self.shape = problem.shape
-        self.chord_steps = CHORD_STEPS if np.prod(self.shape) >= CHORD_SIZE else 0.0
+        if np.prod(self.shape) >= CHORD_SIZE and layout.tree.bandwidth > NARROW:
+            self.chord_steps = min(layout.tree.solves, CHORD_MOST)
 
     def prior_dot(self, f: Array) -> Array:
         """``Q f`` for f (N, D)."""

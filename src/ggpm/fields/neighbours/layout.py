@@ -83,7 +83,12 @@ class Layout:
         self.place = position[place]
         """Number of the point of every row, (n,)."""
         count = min(settings.number, max(len(points) - 1, 1))
-        near = np.hstack([nearest_earlier(space[order], count) for space in spaces])
+        if len(spaces) == 1 and spaces[0].shape[1] == 1 and np.all(np.diff(spaces[0][order, 0]) >= 0):
+            near = np.maximum(
+                np.arange(len(points))[:, None] - np.arange(1, count + 1), -1
+            )  # along a line: those before
+        else:
+            near = np.hstack([nearest_earlier(space[order], count) for space in spaces])
         near = most_correlated(kernels, self.X, self.X, near, count) if len(spaces) > 1 else near
         self.space = spaces[0][order]
         self.cliques = Cliques(self.X, np.hstack([near, np.arange(len(points))[:, None]]))

@@ -107,7 +107,7 @@ class NeighboursPosterior:
         of = [kernel_of(j, len(self.kernels)) for j in range(D)]
         precision = self.precision
         # rows that lie close together pass through the same fronts
-        together = np.argsort(precision.position[near[:, 0]], kind="stable")
+        together = np.argsort(np.argsort(precision.layout.tree.order)[near[:, 0]], kind="stable")
         for rows in batches(m, 4 * near.shape[1] ** 2):
             chosen = together[rows]
             weights, left = self.conditionals(X[chosen], near[chosen])

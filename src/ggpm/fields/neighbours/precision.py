@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ggpm.families.curvature import Curvature, Diagonal
 from ggpm.fields.dense.matrices import kernel_of
 from ggpm.fields.neighbours.conditionals import Conditionals
-from ggpm.fields.neighbours.factor import FrontalFactor
+from ggpm.fields.neighbours.factor import factorise
 from ggpm.fields.neighbours.layout import Layout
 
 Array = NDArray[np.float64]
@@ -27,10 +27,10 @@ class SparsePrecision:
         Q = [priors[kernel_of(j, len(priors))].entries for j in range(D)]
         self.separate = isinstance(U, Diagonal)
         if self.separate:
-            gamma = layout.at_points(U.diagonal().gamma)[tree.order]
-            self.factors = [FrontalFactor(tree, [Q[j]], gamma[:, j, None, None]) for j in range(D)]
+            gamma = layout.at_points(U.diagonal().gamma)
+            self.factors = [factorise(tree, [Q[j]], gamma[:, j, None, None]) for j in range(D)]
         else:
-            self.factors = [FrontalFactor(tree, Q, layout.at_points(U.dense())[tree.order])]
+            self.factors = [factorise(tree, Q, layout.at_points(U.dense()))]
         self.log_det = sum(factor.log_det for factor in self.factors)
 
     def solve(self, r: Array) -> Array:
@@ -56,32 +56,18 @@ class SparsePrecision:
         """Entries of the covariance of every latent within cliques, (D, entries)."""
         return self._inverse[1]
 
-    @cached_property
-    def position(self) -> Indices:
-        """For every point its place in the order of elimination."""
-        order = self.layout.tree.order
-        out = np.empty(len(order), dtype=np.intp)
-        out[order] = np.arange(len(order))
-        return out
-
     def covariance(self, points: Indices, weights: Array) -> Array:
         """Covariance of weighted sums of latents, (m, D, D), for points (m, k) and their weights (m, k, D)."""
-        at = self.position[points]
         if not self.separate:
-            return self.factors[0].covariance(at, weights)
+            return self.factors[0].covariance(points, weights)
         D = weights.shape[2]
         out = np.zeros((len(points), D, D))
         for j, factor in enumerate(self.factors):
-            out[:, j, j] = factor.covariance(at, weights[:, :, [j]])[:, 0, 0]
+            out[:, j, j] = factor.covariance(points, weights[:, :, [j]])[:, 0, 0]
         return out
 
     def draw(self, n_samples: int, rng: np.random.Generator) -> Array:
         """Draws of all points' latents around their mean, (N, n_samples, D)."""
         N = self.layout.n_points
-        drawn = []
-        for factor in self.factors:
-            b = factor.backward(rng.standard_normal((N * factor.D, n_samples)))
-            out = np.empty((N, factor.D, n_samples))
-            out[self.layout.tree.order] = b.reshape(out.shape)
-            drawn.append(out)
+        drawn = [factor.draw(rng.standard_normal((N, factor.D, n_samples))) for factor in self.factors]
         return np.concatenate(drawn, axis=1).swapaxes(1, 2)
