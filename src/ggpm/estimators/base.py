@@ -23,6 +23,7 @@ from ggpm.data import frames
 from ggpm.data.checks import as_numbers, as_offset, check_squares, check_whole, refuse_masked
 from ggpm.data.door import Target
 from ggpm.data.kinds import is_dask, is_streamed
+from ggpm.data.rows import pick
 from ggpm.data.text import Hint, Message, did_you_mean
 from ggpm.estimators.intake import columns_of, prepared, source_of, target_of
 from ggpm.estimators.output import FramedOutput
@@ -160,9 +161,13 @@ class GGP(FramedOutput, BaseEstimator):
     def _check_neighbours(self, X: Any) -> None:
         if self.inducing is not None:
             raise ValueError(
-                "neighbours and inducing are two ways to fit many rows: give one of them. Neighbours suit rough "
-                f"functions of few features, inducing points smooth ones of many; got neighbours={self.neighbours!r}, "
-                f"inducing={self.inducing!r}."
+                Message(
+                    Hint("neighbours", "neighbours"),
+                    " and ",
+                    Hint("inducing", "inducing"),
+                    " are two ways to fit many rows: give one of them. Neighbours suit rough functions of few "
+                    f"features, inducing points smooth ones of many; got {self.neighbours!r} and {self.inducing!r}.",
+                )
             )
         if self.objective != "evidence":
             raise ValueError(f"with neighbours objective must be 'evidence'; got {self.objective!r}.")
@@ -190,15 +195,23 @@ class GGP(FramedOutput, BaseEstimator):
         settings = self.neighbours if isinstance(self.neighbours, Neighbours) else Neighbours(self.neighbours)
         kernels = resolve_kernel(self.kernel, family.latent_dim, X)
         evidence = self._evidence(family, X, NeighboursField(X, encoded, offset, settings, kernels))
-        learned = self._learned(evidence)
+        part = evidence
+        if settings.learn_rows is not None and settings.learn_rows < len(X):
+            state = check_random_state(0 if self.random_state is None else self.random_state)
+            rng = np.random.default_rng(state.randint(2**31 - 1))
+            part = evidence.sample(pick(len(X), settings.learn_rows, rng))
+        learned = self._learned(part)
         for _ in range(REARRANGED):
-            field = learned.evidence.field
+            field, kernels = learned.evidence.field, learned.evidence.kernels
             assert isinstance(field, NeighboursField)
-            if field.suits(learned.evidence.kernels):
+            if field.suits(kernels):
                 break
-            again = learned.evidence.with_field(replace(field, kernels=learned.evidence.kernels))
-            more = self._learned(again)
+            more = self._learned(learned.evidence.with_field(replace(field, kernels=kernels)))
             learned = replace(more, n_iter=learned.n_iter + more.n_iter)
+        if part is not evidence:
+            near = learned.evidence.field.kernels  # type: ignore[attr-defined]
+            whole = evidence.at(learned.evidence.theta).with_field(replace(evidence.field, kernels=near))
+            learned = replace(learned, evidence=whole, start=None)
         return learned.fit(columns_of(self), target_of(y, classes))
 
     def _learned(self, evidence: Evidence) -> SearchOutcome:

@@ -23,6 +23,9 @@ class Neighbours:
         Variance, relative to the prior's, that is added to the prior of every training row: smooth kernels need
         it, because the inverse of the kernel matrix appears here. None: 0 for kernels that are as rough as Matérn with
         nu = 3/2, and 1e-8 for smoother ones. The one that was used is kept as ``posterior_.nugget``.
+    learn_rows : int or None
+        Most rows from which hyperparameters are learned: of more, a random sample of so many; the posterior is always
+        that of all rows. None: all rows.
     leaf : int
         Rows of a part that is not divided further when the posterior is factorised; results do not depend on it.
 
@@ -35,11 +38,14 @@ class Neighbours:
     number: int = 20
     ordering: Literal["auto", "maximin", "coordinate"] = "auto"
     nugget: float | None = None
+    learn_rows: int | None = 50_000
     leaf: int = 100
 
     def __post_init__(self) -> None:
         check_whole(self.number, "neighbours", 1)
         check_whole(self.leaf, "leaf", 1)
+        if self.learn_rows is not None:
+            check_whole(self.learn_rows, "learn_rows", 1)
         if self.ordering not in ("auto", "maximin", "coordinate"):
             raise ValueError(f"ordering must be 'auto', 'maximin' or 'coordinate'; got {self.ordering!r}.")
         if self.nugget is not None and not 0 <= self.nugget < 1:
