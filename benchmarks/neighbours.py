@@ -1,12 +1,12 @@
 """Neighbours on rough data: a field in the plane against its peers, growth with the rows, a long series.
 
-    python benchmarks/neighbours.py rough --family poisson --rows 5000    full fits: neighbours, inducing points, GPBoost
-    python benchmarks/neighbours.py growth                                 one evaluation with gradient at several sizes
-    python benchmarks/neighbours.py series --rows 1000000                  a full fit to a series of counts
+    python benchmarks/neighbours.py rough --family poisson --rows 5000   full fits: neighbours, inducing points, GPBoost
+    python benchmarks/neighbours.py growth                                one evaluation with gradient at several sizes
+    python benchmarks/neighbours.py series --rows 1000000                 a full fit to a series of counts
 
 The field is Matérn 3/2 with length 0.06 in the unit square. Each command keeps what it measured in
-benchmarks/neighbours.json, beside the results of the others. Times are seconds of processor time with one thread of BLAS
-unless OMP_NUM_THREADS says otherwise; GPBoost gets one thread, too, and is left out where it is not installed.
+benchmarks/neighbours.json, beside the results of the others. Times are seconds of processor time with one thread of
+BLAS unless OMP_NUM_THREADS says otherwise; GPBoost gets one thread, too, and is left out where it is not installed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import resource
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from ggpm.fields.neighbours.layout import Layout
 from ggpm.learning.objective import Evidence
 
 RESULTS = Path(__file__).with_name("neighbours.json")
+AMPLITUDES = {"poisson": 1.5, "von_mises": 3.0, "dirichlet": 2.5}  # of the latents: enough signal to be rough
 EXAMPLES = {"poisson": np.zeros(1), "von_mises": np.zeros(1), "dirichlet": np.array([[0.2, 0.3, 0.5]])}
 LENGTH, TEST_ROWS, MANY = (
     0.06,
@@ -57,11 +59,7 @@ def rough_field(name: str, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarra
     rng = np.random.default_rng(seed)
     X = rng.uniform(size=(n + TEST_ROWS, 2))
     family = families.get(name).resolve(EXAMPLES[name])
-    f = drawn(X, Matern(LENGTH, nu=1.5), family.latent_dim, rng)
-    if name == "poisson":
-        f = f + 0.5
-    if name == "dirichlet":
-        f = f + 1.0
+    f = AMPLITUDES[name] * drawn(X, Matern(LENGTH, nu=1.5), family.latent_dim, rng)
     return X, family.sample(f, rng, None)
 
 
@@ -116,13 +114,13 @@ def growth(name: str, sizes: list[int], neighbours: int) -> dict[str, Any]:
     for n in sizes:
         X, y = rough_field(name, n)
         family = families.get(name).resolve(EXAMPLES[name])
-        kernels = [ConstantKernel(1.0) * Matern(LENGTH, nu=1.5) + ConstantKernel(0.3)]
+        kernels = [ConstantKernel(AMPLITUDES[name] ** 2) * Matern(LENGTH, nu=1.5)]
         encoded, offset = family.encode(y[:n]), np.zeros((n, family.latent_dim))
         field = NeighboursField(X[:n], encoded, offset, Neighbours(neighbours), kernels)
         _, layout = timed(lambda f=field: f.layout.slots)
         evidence = Evidence(family, kernels, field, Laplace())
         (_, _, a), evaluation = timed(evidence.evaluate)
-        _, prediction = timed(lambda a=a: a.process.posterior(a).latent(X[n:]))
+        _, prediction = timed(partial(a.process.posterior(a).latent, X[n:]))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         found["sizes"][n] = {"layout": layout, "evaluation": evaluation, "prediction": prediction, "peak GiB": peak}
         print(n, found["sizes"][n], flush=True)

@@ -125,8 +125,8 @@ def test_smooth_kernels_have_a_nugget_that_is_named_and_recorded():
     ("gaussian", [RBF(0.7) * RationalQuadratic(1.0, 2.0) + DotProduct(0.5)]),
 ])  # fmt: skip
 def test_gradient_against_differences(name, kernels, rule):
-    X, y, family = simulate(name, n=40, seed=2)
-    X[30:] = X[:10]
+    X, y, family = simulate(name, n=24, seed=2)
+    X[18:] = X[:6]
     evidence = neighbours_evidence(family, kernels, X, family.encode(y), RULES[rule], 5, leaf=4)
     _, gradient, _ = evidence.evaluate()
     h = 1e-4
@@ -388,6 +388,28 @@ def test_leave_one_out_is_that_of_the_dense_field():
     np.testing.assert_allclose(near.loo().pointwise, exact.loo(neighbours=0).pointwise, atol=1e-8)
     with pytest.raises(ValueError, match="neighbours must be 0 or None; got 8"):
         near.loo(neighbours=8)
+
+
+def test_hyperparameters_of_many_rows_are_learned_from_a_sample():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(300, 2))
+    y = rng.poisson(np.exp(np.sin(6 * X[:, 0])))
+    kernel = ConstantKernel(1.0) * Matern(0.3, nu=1.5)
+    part, whole = (
+        GGPRegressor("poisson", kernel, neighbours=Neighbours(10, learn_rows=rows)).fit(X, y) for rows in (120, None)
+    )
+    assert part.fit_.evidence.field.n_rows == 300 and part.converged_
+    assert not np.allclose(part.theta_, whole.theta_)
+    held = GGPRegressor("poisson", part.kernel_, optimizer=None, neighbours=10).fit(X, y)
+    np.testing.assert_allclose(part.predict(X[:5]), held.predict(X[:5]), rtol=1e-9)
+
+
+def test_predictions_of_dask_collections():
+    dask_array = pytest.importorskip("dask.array")
+    X = np.random.default_rng(0).uniform(size=(80, 2))
+    model = GGPRegressor("poisson", Matern(0.3, nu=1.5), optimizer=None, neighbours=8).fit(X, np.arange(80) % 5)
+    lazy = model.predict(dask_array.from_array(X, chunks=(30, 2)))
+    np.testing.assert_allclose(lazy.compute(scheduler="synchronous"), model.predict(X), rtol=1e-12)
 
 
 @pytest.mark.parametrize("settings, message", [
