@@ -194,7 +194,8 @@ class GGP(FramedOutput, BaseEstimator):
             return fit
         settings = self.neighbours if isinstance(self.neighbours, Neighbours) else Neighbours(self.neighbours)
         kernels = resolve_kernel(self.kernel, family.latent_dim, X)
-        evidence = self._evidence(family, X, NeighboursField(X, encoded, offset, settings, kernels))
+        rows = NeighboursField(X, encoded, offset, settings, kernels)
+        evidence = self._evidence(family, X, rows)
         part = evidence
         if settings.learn_rows is not None and settings.learn_rows < len(X):
             state = check_random_state(0 if self.random_state is None else self.random_state)
@@ -210,7 +211,7 @@ class GGP(FramedOutput, BaseEstimator):
             learned = replace(more, n_iter=learned.n_iter + more.n_iter)
         if part is not evidence:
             near = learned.evidence.field.kernels  # type: ignore[attr-defined]
-            whole = evidence.at(learned.evidence.theta).with_field(replace(evidence.field, kernels=near))
+            whole = evidence.at(learned.evidence.theta).with_field(replace(rows, kernels=near))
             learned = replace(learned, evidence=whole, start=None)
         return learned.fit(columns_of(self), target_of(y, classes))
 
