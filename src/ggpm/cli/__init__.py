@@ -101,6 +101,11 @@ LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
 )
 @click.option("--inducing", type=click.IntRange(min=1), help="Number of inducing points, for many rows.")
 @click.option(
+    "--neighbours",
+    type=click.IntRange(min=1),
+    help="Number of nearest rows to condition on, for many rows of a rough function.",
+)
+@click.option(
     "--restarts", default=0, show_default=True, type=click.IntRange(min=0), help="Further starts of the search."
 )
 @click.option("--seed", default=0, show_default=True, help="For restarts and inducing points.")
@@ -196,6 +201,7 @@ def _estimator(family: str, options: dict[str, Any]) -> Any:
     settings = {
         "inference": options["inference"],
         "inducing": options["inducing"],
+        "neighbours": options["neighbours"],
         "n_restarts_optimizer": options["restarts"],
         "random_state": options["seed"],
     }
