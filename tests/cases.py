@@ -38,6 +38,7 @@ FAMILIES = {
     "von_mises_fisher": (families.VonMisesFisher(), np.array([[0.0, 0.6, 0.8]])),
     "dirichlet": (families.Dirichlet(), np.array([[0.2, 0.3, 0.5]])),
     "dirichlet, exp": (families.Dirichlet(link="exp"), np.array([[0.2, 0.3, 0.5]])),
+    "logistic_normal": (families.LogisticNormal(phi=[[0.3, 0.1], [0.1, 0.2]]), np.array([[0.2, 0.3, 0.5]])),
     "wishart": (families.Wishart(phi=5.5), np.array([[[1.0, 0.3], [0.3, 0.8]]])),
 }
 

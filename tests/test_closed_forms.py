@@ -129,6 +129,17 @@ def predictive_normal(family, y):
     np.testing.assert_allclose(sd**2, variance, rtol=1e-10)
 
 
+def predictive_moments(family, y):
+    mean, cov, eta, weights = full_covariances(family)
+    average, variance = family.predictive_moments(mean, cov)
+    moment, spread = family.moment(eta), family.spread(eta)
+    want = np.tensordot(weights, moment, axes=1)
+    centred = moment - want
+    between = centred[..., :, None] * centred[..., None, :]
+    np.testing.assert_allclose(average, want, rtol=1e-8)
+    np.testing.assert_allclose(variance, np.tensordot(weights, spread + between, axes=1), rtol=1e-7, atol=1e-12)
+
+
 def cdf(family, y):
     """Sums over whole numbers, adaptive quadrature of one number, draws of the parts of vectors."""
     mean, _, rng = latents(family)
@@ -166,7 +177,7 @@ def _sum_below(family, eta, y):
 
 COMPARE = {f.__name__: f for f in (
     expected_log_prob, expected_log_prob_factorised, log_expected_prob_factorised, predictive_log_prob,
-    predictive_normal, cdf,
+    predictive_normal, predictive_moments, cdf,
 )}  # fmt: skip
 
 
@@ -215,7 +226,8 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
     assert [bare.has(name) for name in OPTIONAL] == [False] * len(OPTIONAL)
     answers = [bare.expected_log_prob(y, y, y), bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y)]
     answers += [bare.log_expected_prob_factorised(y, y, y), bare.predictive_log_prob(y, eye, y)]
-    assert [*answers, bare.predictive_normal(y, eye)] == [None] * len(OPTIONAL)
+    answers += [bare.predictive_normal(y, eye), bare.predictive_moments(y, eye)]
+    assert answers == [None] * len(OPTIONAL)
     with pytest.raises(ValueError, match="'pdf' is not one of the optional methods expected_log_prob"):
         bare.has("pdf")
 
@@ -227,13 +239,11 @@ def test_what_the_built_in_families_have():
     assert "multivariate_gaussian" not in have["expected_log_prob"]
     assert have["expected_log_prob_factorised"] == {"categorical", "multinomial"}
     assert have["log_expected_prob_factorised"] == {"categorical"}
-    assert (
-        have["predictive_normal"]
-        == have["predictive_log_prob"]
-        == {n for n in FAMILIES if "gaussian" in n} - {"inverse_gaussian"}
-    )
+    assert have["predictive_normal"] == {n for n in FAMILIES if "gaussian" in n} - {"inverse_gaussian"}
+    assert have["predictive_log_prob"] == have["predictive_normal"] | {"logistic_normal"}
+    assert have["predictive_moments"] == {"logistic_normal"}
     assert set(FAMILIES) - have["cdf"] == {
-        "categorical", "multinomial", "von_mises", "von_mises_fisher", "wishart",
+        "categorical", "multinomial", "von_mises", "von_mises_fisher", "logistic_normal", "wishart",
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from ggpm.families.support import Simplex
 REPLICATIONS, N_TRAIN, N_TEST = 20, 60, 60
 CONTINUOUS = [
     "gaussian", "multivariate_gaussian", "gamma", "inverse_gaussian", "beta", "von_mises", "von_mises_fisher",
-    "dirichlet", "wishart",
+    "dirichlet", "logistic_normal", "wishart",
 ]  # fmt: skip
 DISCRETE = ["bernoulli", "binomial", "poisson", "negative_binomial", "categorical", "multinomial", "ordinal"]
 

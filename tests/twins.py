@@ -357,3 +357,55 @@ def twin_of(name, family, y):
     twin.phi = family.phi
     twin.phi_bounds = family.phi_bounds
     return twin.resolve(y)
+
+
+# ---- densities of families that are not written by T, b and h: log p of one row (eta, encoded y, log_hyper) ---------
+def logistic_normal(eta, z, h):
+    D = eta.shape[0]
+    L = jnp.zeros((D, D)).at[jnp.tril_indices(D, -1)].set(h[D:]) + jnp.diag(jnp.exp(h[:D]))
+    basis = helmert(D + 1)
+    log_y = jax.nn.log_softmax(basis @ z)
+    residual = jax.scipy.linalg.solve_triangular(L, z - eta, lower=True)
+    return -0.5 * residual @ residual - jnp.sum(h[:D]) - 0.5 * D * LOG_2PI - jnp.sum(log_y) - 0.5 * np.log(D + 1.0)
+
+
+def helmert(d):
+    """Orthonormal contrasts by Gram and Schmidt, one part after the other."""
+    columns = []
+    for i in range(1, d):
+        column = np.r_[np.full(i, 1.0 / i), -1.0, np.zeros(d - i - 1)]
+        columns.append(column / np.linalg.norm(column))
+    return np.stack(columns, axis=1)
+
+
+# the built-in's name in cases.FAMILIES -> its log-density
+DENSITIES = {
+    "logistic_normal": logistic_normal,
+}
+
+
+def derivatives(density, eta, y, h, V):
+    """log p, u, U, derivatives of <V, U> in eta and h, and those of log p and u in h, for all rows, by JAX."""
+
+    def U(e, y, h):
+        return -jax.hessian(density)(e, y, h)
+
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        rows = (jnp.asarray(eta), jnp.asarray(y))
+
+        def each(function, *more):
+            axes = (0, 0, *(0 for _ in more), None)
+            return np.asarray(jax.vmap(function, in_axes=axes)(*rows, *more, jnp.asarray(h)))
+
+        def contracted(e, y, v, h):
+            return jnp.sum(v * U(e, y, h))
+
+        return (
+            each(density),
+            each(jax.grad(density)),
+            each(U),
+            each(jax.grad(contracted), jnp.asarray(V)),
+            each(jax.grad(contracted, argnums=3), jnp.asarray(V)).sum(axis=0),
+            each(jax.grad(density, argnums=2)),
+            each(jax.jacfwd(jax.grad(density), argnums=2)),
+        )

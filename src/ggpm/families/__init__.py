@@ -21,6 +21,7 @@ from ggpm.families.exponential import ExponentialFamily
 from ggpm.families.gamma import Gamma
 from ggpm.families.gaussian import Gaussian
 from ggpm.families.inverse_gaussian import InverseGaussian
+from ggpm.families.logistic_normal import LogisticNormal
 from ggpm.families.multinomial import Multinomial
 from ggpm.families.multivariate_gaussian import MultivariateGaussian
 from ggpm.families.negative_binomial import NegativeBinomial
@@ -32,7 +33,8 @@ from ggpm.families.wishart import Wishart
 
 _BUILT_IN = (
     Gaussian, MultivariateGaussian, Bernoulli, Binomial, Poisson, NegativeBinomial, Gamma, InverseGaussian, Beta,
-    Categorical, Multinomial, Ordinal, VonMises, VonMisesFisher, Dirichlet, Wishart,
+    Categorical, Multinomial, Ordinal, VonMises, VonMisesFisher, Dirichlet, LogisticNormal,
+    Wishart,
 )  # fmt: skip
 
 FAMILIES: dict[str, type[Family]] = {re.sub(r"(?<!^)(?=[A-Z])", "_", c.__name__).lower(): c for c in _BUILT_IN}

@@ -38,6 +38,7 @@ OPTIONAL = (
     "log_expected_prob_factorised",
     "predictive_log_prob",
     "predictive_normal",
+    "predictive_moments",
     "cdf",
 )
 """Closed forms that a family may give; each is a method of `Family` that answers None, and `Family.has` tells which
@@ -294,6 +295,13 @@ class Family(BaseEstimator, ABC):
 
     def predictive_normal(self, mean: Array, cov: Array) -> Any:
         """Mean and standard deviation of each output, (m, d), where y is normal for eta ~ N(mean, cov); else None."""
+        return None
+
+    def predictive_moments(self, mean: Array, cov: Array) -> Any:
+        """`moment` averaged over eta ~ N(mean, cov), (m, ...), and the variance (m, ...) or covariance (m, d, d) of y.
+
+        None where averages of `moment` and `spread` are as good; for families whose own average is an integral.
+        """
         return None
 
     def cdf(self, eta: Array, y: Array) -> Any:

@@ -397,6 +397,7 @@ class Simplex(Support):
     columns: int | None = None
     total: float = 1.0
     atol: float = 1e-6
+    family: str = "Dirichlet"  # class whose option a message names
 
     def validate(self, y: Any) -> Array:
         what = f"compositions (rows of positive parts that sum to {self.total:g})"
@@ -411,7 +412,7 @@ class Simplex(Support):
                 Message(
                     f"y must be {what}; row {row} sums to {total[row]:.6g} ({int(off.sum())} row(s) are off). "
                     "For percentages or raw amounts use ",
-                    Hint("Dirichlet(closure=True)", "closure", True),
+                    Hint(f"{self.family}(closure=True)", "closure", True),
                     ", which divides every row by its sum.",
                 )
             )

@@ -106,6 +106,10 @@ class Predictive:
         >>> p.var().round(3)
         array([6.319, 6.319])
         """
+        own = self.family.predictive_moments(self.latent_mean, self.latent_cov)
+        if own is not None:
+            moment, total = own
+            return self.family.variance(moment, total, np.zeros_like(total))
         moment = self._moment()
         within = self._expect(lambda eta, rows: self.family.spread(eta, self._trials(rows)))
 
@@ -119,6 +123,9 @@ class Predictive:
         return self.family.variance(moment, within, between)
 
     def _moment(self) -> Array:
+        own = self.family.predictive_moments(self.latent_mean, self.latent_cov)
+        if own is not None:
+            return own[0]
         return self._expect(lambda eta, rows: self.family.moment(eta, self._trials(rows)))
 
     # ---- density -----------------------------------------------------------------------------------------------
