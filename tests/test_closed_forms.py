@@ -243,7 +243,8 @@ def test_what_the_built_in_families_have():
     assert have["predictive_log_prob"] == have["predictive_normal"] | {"logistic_normal"}
     assert have["predictive_moments"] == {"logistic_normal"}
     assert set(FAMILIES) - have["cdf"] == {
-        "categorical", "multinomial", "von_mises", "von_mises_fisher", "logistic_normal", "wishart",
+        "categorical", "multinomial", "dirichlet_multinomial", "von_mises", "von_mises_fisher",
+        "logistic_normal", "wishart",
     }  # fmt: skip
 
 

@@ -19,7 +19,10 @@ CONTINUOUS = [
     "gaussian", "multivariate_gaussian", "gamma", "inverse_gaussian", "beta", "von_mises", "von_mises_fisher",
     "dirichlet", "logistic_normal", "wishart",
 ]  # fmt: skip
-DISCRETE = ["bernoulli", "binomial", "poisson", "negative_binomial", "categorical", "multinomial", "ordinal"]
+DISCRETE = [
+    "bernoulli", "binomial", "beta_binomial", "poisson", "negative_binomial", "categorical", "multinomial",
+    "dirichlet_multinomial", "ordinal",
+]  # fmt: skip
 
 
 def test_every_family_is_here():

@@ -378,8 +378,21 @@ def helmert(d):
     return np.stack(columns, axis=1)
 
 
+def dirichlet_multinomial(eta, y, h):
+    phi, N = jnp.exp(h[0]), jnp.sum(y)
+    alpha = phi * jax.nn.softmax(eta)
+    counts = gammaln(N + 1) - jnp.sum(gammaln(y + 1))
+    return counts + jnp.sum(gammaln(y + alpha) - gammaln(alpha)) - gammaln(N + phi) + gammaln(phi)
+
+
+def beta_binomial(eta, y, h):
+    return dirichlet_multinomial(jnp.stack([eta[0], 0.0]), y, h)
+
+
 # the built-in's name in cases.FAMILIES -> its log-density
 DENSITIES = {
+    "beta_binomial": beta_binomial,
+    "dirichlet_multinomial": dirichlet_multinomial,
     "logistic_normal": logistic_normal,
 }
 

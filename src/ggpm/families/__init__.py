@@ -14,9 +14,11 @@ from ggpm.data.text import did_you_mean
 from ggpm.families.base import Family, ScalarFamily
 from ggpm.families.bernoulli import Bernoulli
 from ggpm.families.beta import Beta
+from ggpm.families.beta_binomial import BetaBinomial
 from ggpm.families.binomial import Binomial
 from ggpm.families.categorical import Categorical
 from ggpm.families.dirichlet import Dirichlet
+from ggpm.families.dirichlet_multinomial import DirichletMultinomial
 from ggpm.families.exponential import ExponentialFamily
 from ggpm.families.gamma import Gamma
 from ggpm.families.gaussian import Gaussian
@@ -32,9 +34,9 @@ from ggpm.families.von_mises_fisher import VonMisesFisher
 from ggpm.families.wishart import Wishart
 
 _BUILT_IN = (
-    Gaussian, MultivariateGaussian, Bernoulli, Binomial, Poisson, NegativeBinomial, Gamma, InverseGaussian, Beta,
-    Categorical, Multinomial, Ordinal, VonMises, VonMisesFisher, Dirichlet, LogisticNormal,
-    Wishart,
+    Gaussian, MultivariateGaussian, Bernoulli, Binomial, BetaBinomial, Poisson, NegativeBinomial, Gamma,
+    InverseGaussian, Beta, Categorical, Multinomial, DirichletMultinomial, Ordinal, VonMises, VonMisesFisher, Dirichlet,
+    LogisticNormal, Wishart,
 )  # fmt: skip
 
 FAMILIES: dict[str, type[Family]] = {re.sub(r"(?<!^)(?=[A-Z])", "_", c.__name__).lower(): c for c in _BUILT_IN}

@@ -12,6 +12,7 @@ from scipy.special import betainc, digamma
 from ggpm.families.base import Array
 from ggpm.families.composition import Composition, Zeros
 from ggpm.families.curvature import NU2_MAX, Marginals, RankOne
+from ggpm.families.dirichlet_multinomial import log_dirichlet_draws
 from ggpm.families.links import LINKS, Link
 from ggpm.families.special import (
     digamma_increment,
@@ -234,8 +235,7 @@ class Dirichlet(Composition):
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         alpha = self._alpha(eta)
-        # log of a gamma variate: G(alpha) = G(alpha + 1) U^(1/alpha), which underflows only after normalising
-        log_g = np.log(rng.standard_gamma(alpha + 1.0)) - rng.standard_exponential(alpha.shape) / alpha
+        log_g = log_dirichlet_draws(alpha, rng)
         parts = np.exp(log_g - log_g.max(axis=-1, keepdims=True))
         return self.amounts(parts / parts.sum(axis=-1, keepdims=True))
 
