@@ -51,9 +51,8 @@ class Preparation:
             raise ValueError(Message(f"{where(chunk)}: ", err)) from None
         if len(y) != len(X):
             raise ValueError(f"{where(chunk)}: X has {len(X)} rows and y {len(y)}. Give both the same partitions.")
-        return Chunk(
-            X, y, as_offset(chunk.offset, len(chunk), self.family.latent_dim, f"{where(chunk)}: offset"), chunk.start
-        )
+        offset = as_offset(chunk.offset, len(chunk), self.family.latent_dim, f"{where(chunk)}: offset")
+        return Chunk(X, y, offset + self.family.origin, chunk.start)
 
 
 def where(chunk: Chunk) -> str:

@@ -155,7 +155,7 @@ class GGP(FramedOutput, BaseEstimator):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         family, encoded, classes = self.resolve_family(y)
         check_consistent_length(X, encoded)
-        field = DenseField(X, encoded, as_offset(offset, len(X), family.latent_dim))
+        field = DenseField(X, encoded, as_offset(offset, len(X), family.latent_dim) + family.origin)
         evidence = self._evidence(family, X, field)
         learned = SearchOutcome(evidence)
         if self.optimizer is not None and evidence.theta.size:
@@ -192,7 +192,7 @@ class GGP(FramedOutput, BaseEstimator):
         rng = np.random.default_rng(state.randint(2**31 - 1))
         sample = settings.sample(raw.n_rows, rng)
         family, classes, rows, picked = prepared(self, raw, y, sample, hasattr(self, "predict_proba"))
-        kernels = resolve_kernel(self.kernel, family.latent_dim, picked.X)
+        kernels = resolve_kernel(self.kernel, family.latent_dim, picked.X, family.latent_variance)
         if Z is None:
             Z = settings.choose(picked.X, kernels, int(rng.integers(2**31 - 1)))
         evidence = self._evidence(family, picked.X, InducingField(rows, Z, settings.jitter))
@@ -203,7 +203,7 @@ class GGP(FramedOutput, BaseEstimator):
 
     def _evidence(self, family: Family, X: Array, field: Field) -> Evidence:
         """The evidence to maximise; X are the rows that the kernel's scale is taken from."""
-        kernels = resolve_kernel(self.kernel, family.latent_dim, X)
+        kernels = resolve_kernel(self.kernel, family.latent_dim, X, family.latent_variance)
         names, length = priors.names_of(kernels, family), median_distance(X) if self.kernel is None else 1.0
         prior = priors.resolve(self.priors, names, self.kernel is None, family, length)
         return Evidence(family, kernels, field, self._resolve_inference(), self.objective, prior)
@@ -221,11 +221,13 @@ class GGP(FramedOutput, BaseEstimator):
         evidence = self.fit_.evidence
         own = signature(type(evidence.family)).parameters.get("phi_bounds")
         default_phi = own is not None and np.array_equal(own.default, evidence.family.phi_bounds)
+        default_phi |= evidence.family.default_bounds
         told = []
         names = priors.names_of(evidence.kernels, evidence.family)
         for name, value, (low, high) in zip(names, evidence.theta, evidence.bounds):
             useless = name.endswith("length_scale") and names.count(name) > 1 and np.exp(high) > 0.99e5
             variance = name.endswith(("constant_value", "noise_level", "phi")) and np.exp(low) < 1.01e-5
+            variance |= self.kernel is None and name.endswith("constant_value")
             unneeded = variance or (name == "phi" and default_phi)
             upper, lower = np.isclose(value, high) and not useless, np.isclose(value, low) and not unneeded
             if low < high and (upper or lower):
@@ -337,7 +339,7 @@ class GGP(FramedOutput, BaseEstimator):
         refuse_masked(X, "X")
         X = validate_data(self, X, dtype=np.float64, reset=False)
         mean, cov = self.posterior_.latent(X)
-        return mean + as_offset(offset, len(X), mean.shape[1]), cov
+        return mean + as_offset(offset, len(X), mean.shape[1]) + self.family_.origin, cov
 
     def predict_dist(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
         """The predictive distribution (`Predictive`) at the rows of X; ``trials`` for counts out of N.

@@ -104,6 +104,8 @@ class GGPRegressor(RegressorMixin, GGP):
         """
         values = frames.values_of(y)
         family = families.get(self.family).resolve(values)
+        if self.kernel is None:
+            family = family.adapted(values)
         return family, family.encode(values), None
 
     def predict(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:

@@ -192,12 +192,12 @@ class RowVariance:
         return self._node.shared_diag_pull(shared - own) + self._node.diag_pull(own)
 
 
-def resolve_kernel(kernel: Any, latent_dim: int, X: Array) -> list[sk.Kernel]:
+def resolve_kernel(kernel: Any, latent_dim: int, X: Array, variance: float = 1.0) -> list[sk.Kernel]:
     """Kernels of the latent dimensions, as fresh clones: one that all share, or one for each.
 
     None means ``ConstantKernel() * RBF() + ConstantKernel()`` with the `median_distance` of X as the length
     scale to start from. The default bounds (1e-5, 1e5) are kept while they leave three decades on either
-    side of that, and otherwise moved along with it.
+    side of that, and otherwise moved along with it. Both constants start from ``variance``, with bounds in its unit.
 
     >>> resolve_kernel(None, 3, np.array([[0.0], [4000.0], [8000.0]]))
     [1**2 * RBF(length_scale=4e+03) + 1**2]
@@ -206,7 +206,8 @@ def resolve_kernel(kernel: Any, latent_dim: int, X: Array) -> list[sk.Kernel]:
         scale = median_distance(X)
         low, high = 1e-5, 1e5
         bounds = (low, high) if low * 1e3 <= scale <= high * 1e-3 else (scale * low, scale * high)
-        return [sk.ConstantKernel() * sk.RBF(scale, bounds) + sk.ConstantKernel()]
+        around = (low * variance, high * variance)
+        return [sk.ConstantKernel(variance, around) * sk.RBF(scale, bounds) + sk.ConstantKernel(variance, around)]
     if isinstance(kernel, list | tuple):
         for j, member in enumerate(kernel):
             _check_kernel(member, f"kernel[{j}]")
