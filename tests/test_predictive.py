@@ -81,7 +81,7 @@ def repeated(p, times):
 # Under a wide latent the mass of these lies closer to the edge than floating point reaches; they are compared with
 # draws below instead.
 VECTORS = ("gaussian, 3 outputs", "multivariate_gaussian", "wishart")  # compared with SciPy and with draws
-EDGE = ("beta", "dirichlet", "dirichlet, exp")
+EDGE = ("beta", "beta_mean_precision", "dirichlet", "dirichlet, exp", "logistic_normal")
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_intervals_hold_their_level(name):
         inside = (draws >= region[..., 0]) & (draws <= region[..., 1])
     share = inside.mean(axis=0)
     low, high = (0.78, 1.0) if p.family.support.integer else (0.78, 0.82)  # counts jump over the level
-    assert np.all((share > low) & (share < high)), share
+    assert np.all((share > low) & (share <= high)), share
 
 
 def test_the_same_answer_every_time():

@@ -389,8 +389,48 @@ def beta_binomial(eta, y, h):
     return dirichlet_multinomial(jnp.stack([eta[0], 0.0]), y, h)
 
 
+def gaussian_mean_scale(eta, y, h):
+    return -0.5 * ((y - eta[0]) * jnp.exp(-eta[1])) ** 2 - eta[1] - 0.5 * LOG_2PI
+
+
+def student_t(eta, y, h):
+    nu, z = jnp.exp(h[0]), (y - eta[0]) * jnp.exp(-eta[1])
+    constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * jnp.log(nu * np.pi)
+    return constant - eta[1] - (nu + 1) / 2 * jnp.log1p(z**2 / nu)
+
+
+def gamma_mean_shape(eta, y, h):
+    k, rate = jnp.exp(eta[1]), jnp.exp(eta[1] - eta[0])
+    return k * jnp.log(rate) + (k - 1) * jnp.log(y) - rate * y - gammaln(k)
+
+
+def beta_mean_precision(eta, y, h):
+    a, b = jnp.exp(eta[1]) * jax.nn.sigmoid(eta[0]), jnp.exp(eta[1]) * jax.nn.sigmoid(-eta[0])
+    return gammaln(a + b) - gammaln(a) - gammaln(b) + (a - 1) * jnp.log(y) + (b - 1) * jnp.log1p(-y)
+
+
+def negative_binomial_mean_dispersion(eta, y, h):
+    r, mu = jnp.exp(-eta[1]), jnp.exp(eta[0])
+    counts = gammaln(y + r) - gammaln(r) - gammaln(y + 1)
+    return counts + r * (jnp.log(r) - jnp.log(r + mu)) + y * (eta[0] - jnp.log(r + mu))
+
+
+def von_mises_direction_concentration(eta, y, h):
+    theta = jnp.exp(eta[2]) * eta[:2] / jnp.sqrt(1 + jnp.sum(eta[:2] ** 2))
+    # log I_0 by the trapezoidal rule on the circle, exact to rounding for the concentrations here
+    angles = np.arange(256) * (2 * np.pi / 256)
+    log_norm = logsumexp(theta[0] * np.cos(angles) + theta[1] * np.sin(angles)) + np.log(2 * np.pi / 256)
+    return theta[0] * jnp.cos(y) + theta[1] * jnp.sin(y) - log_norm
+
+
 # the built-in's name in cases.FAMILIES -> its log-density
 DENSITIES = {
+    "gaussian_mean_scale": gaussian_mean_scale,
+    "student_t": student_t,
+    "gamma_mean_shape": gamma_mean_shape,
+    "beta_mean_precision": beta_mean_precision,
+    "negative_binomial_mean_dispersion": negative_binomial_mean_dispersion,
+    "von_mises_direction_concentration": von_mises_direction_concentration,
     "beta_binomial": beta_binomial,
     "dirichlet_multinomial": dirichlet_multinomial,
     "logistic_normal": logistic_normal,

@@ -107,7 +107,8 @@ class GGP(FramedOutput, BaseEstimator):
         self.__dict__.update(kept)
         self.fit_ = fit
         self.family_ = fit.family
-        self.kernel_ = fit.kernels if isinstance(self.kernel, list | tuple) else fit.kernels[0]
+        several = isinstance(self.kernel, list | tuple) or len(fit.kernels) > 1
+        self.kernel_ = fit.kernels if several else fit.kernels[0]
         self.theta_ = fit.theta.copy()  # the fit's own is not for others to change
         self.posterior_ = fit.posterior
         self.log_marginal_likelihood_value_ = fit.log_evidence

@@ -77,10 +77,11 @@ class Family(BaseEstimator, ABC):
     expansion_ridge: ClassVar[float] = 1.0
     """Precision of the Gaussian about zero that keeps the default `expansion` finite."""
     log_unit: float = 0.0
-    """Logarithm of the size of y in the user's unit, to the power in which densities have it; set by `resolve`. Searches
-    measure their precision against log-densities in units of that size, so that y in metres is y in kilometres."""
-    latent_variance: float = 1.0
-    """Variance that a latent may be expected to have: what the default kernel starts from. Set by `resolve`."""
+    """Logarithm of the size of y in the user's unit, to the power in which densities have it; set by `resolve`.
+    Searches measure their precision against log-densities in units of that size: y in metres is y in kilometres."""
+    latent_variance: float | tuple[float, ...] = 1.0
+    """Variance that latents may be expected to have, from which the default kernel starts: one number where all latents
+    share a kernel, one each where every latent is a parameter with a kernel of its own. Set by `resolve`."""
     default_bounds: bool = False
     """True if `resolve` made phi_bounds from the default ones and the scale of the data."""
     phi: Any = None

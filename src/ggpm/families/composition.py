@@ -64,16 +64,16 @@ class Composition(Family):
             return self._replaced(out, len(out))
         zero = np.flatnonzero((out == 0).any(axis=-1))
         if zero.size:
-            shown, name = ", ".join(map(str, zero[:5])) + (", ..." if zero.size > 5 else ""), type(self).__name__
+            shown = ", ".join(map(str, zero[:5])) + (", ..." if zero.size > 5 else "")
             raise ValueError(
                 Message(
                     f"y must be compositions with positive parts; got zeros in {zero.size} row(s) (row {shown}), "
                     "where log y is -infinity. Try ",
-                    Hint(f'{name}(zeros="additive")', "zeros", "additive"),
+                    Hint('zeros="additive"', "zeros", "additive"),
                     ", which adds ",
                     Hint("zeros_epsilon", "zeros_epsilon", self.zeros_epsilon),
                     " to each part, or ",
-                    Hint(f'{name}(zeros="squeeze")', "zeros", "squeeze"),
+                    Hint('zeros="squeeze"', "zeros", "squeeze"),
                     ", which shrinks all rows towards the centre by 1/n.",
                 )
             )

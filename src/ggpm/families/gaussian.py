@@ -37,8 +37,8 @@ class Gaussian(Family):
         default bounds in that unit.
     phi_bounds : (low, high) or "fixed"
 
-    With the estimators' own kernel (``kernel=None``) the latent is centred at the mean of the data, and its variance starts
-    from theirs.
+    With the estimators' own kernel (``kernel=None``) the latent is centred at the mean of the data, and its variance
+    starts from theirs.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Gaussian(Family):
     def resolve(self, y: Any) -> Self:
         rows = self.encode(y)
         out = super().resolve(y)._of_size(rows)
-        out = out._in_units(out.latent_variance)
+        out = out._in_units(float(out.latent_variance))  # type: ignore[arg-type]
         out._columns = out.latent_dim = d = rows.shape[1]
         out._flat = np.ndim(y) == 1
         self._warn_of_scale(rows)

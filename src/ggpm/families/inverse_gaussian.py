@@ -28,8 +28,8 @@ class InverseGaussian(PositiveMean):
     Parameters
     ----------
     phi : float, optional
-        Dispersion; phi times the mean is the squared coefficient of variation. None: start at 1/(mean of the data), with
-        default bounds in that unit.
+        Dispersion; phi times the mean is the squared coefficient of variation. None: start at 1/(mean of the data),
+        with default bounds in that unit.
     phi_bounds : (low, high) or "fixed"
     link : "log" or "softplus"
         How the latent value becomes the mean: ``exp(eta)`` or ``log(1 + exp(eta))``.

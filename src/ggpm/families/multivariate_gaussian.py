@@ -26,8 +26,8 @@ class MultivariateGaussian(Gaussian):
     U         phi^-1 in every row: one factorisation per eigenvalue under a shared kernel
     ========  ==========================================================================
 
-    Inside, phi = L L^T is held as the logarithms of the diagonal of L and the entries below it, row by row; these in units of
-    the data where phi starts from them.
+    Inside, phi = L L^T is held as the logarithms of the diagonal of L and the entries below it, row by row; these
+    in units of the data where phi starts from them.
 
     Parameters
     ----------

@@ -192,12 +192,13 @@ class RowVariance:
         return self._node.shared_diag_pull(shared - own) + self._node.diag_pull(own)
 
 
-def resolve_kernel(kernel: Any, latent_dim: int, X: Array, variance: float = 1.0) -> list[sk.Kernel]:
+def resolve_kernel(kernel: Any, latent_dim: int, X: Array, variance: float | tuple[float, ...] = 1.0) -> list[sk.Kernel]:
     """Kernels of the latent dimensions, as fresh clones: one that all share, or one for each.
 
     None means ``ConstantKernel() * RBF() + ConstantKernel()`` with the `median_distance` of X as the length
     scale to start from. The default bounds (1e-5, 1e5) are kept while they leave three decades on either
-    side of that, and otherwise moved along with it. Both constants start from ``variance``, with bounds in its unit.
+    side of that, and otherwise moved along with it. Both constants start from ``variance``, with bounds in its unit;
+    several variances ask for one kernel each.
 
     >>> resolve_kernel(None, 3, np.array([[0.0], [4000.0], [8000.0]]))
     [1**2 * RBF(length_scale=4e+03) + 1**2]
@@ -206,8 +207,10 @@ def resolve_kernel(kernel: Any, latent_dim: int, X: Array, variance: float = 1.0
         scale = median_distance(X)
         low, high = 1e-5, 1e5
         bounds = (low, high) if low * 1e3 <= scale <= high * 1e-3 else (scale * low, scale * high)
-        around = (low * variance, high * variance)
-        return [sk.ConstantKernel(variance, around) * sk.RBF(scale, bounds) + sk.ConstantKernel(variance, around)]
+        return [
+            sk.ConstantKernel(v, (low * v, high * v)) * sk.RBF(scale, bounds) + sk.ConstantKernel(v, (low * v, high * v))
+            for v in (variance if isinstance(variance, tuple) else (variance,))
+        ]
     if isinstance(kernel, list | tuple):
         for j, member in enumerate(kernel):
             _check_kernel(member, f"kernel[{j}]")

@@ -138,10 +138,15 @@ def _one_run(
         return Optimum(run.best_theta, run.best, 0, True, "user's optimizer", unknown)
     n_iter = 0
     if inverse_hessian is not None:
-        found = _preconditioned(run, inverse_hessian, max_iter, ftol)
-        if found.converged:
-            return found
-        n_iter = found.n_iter
+        scale = run.scale
+        try:
+            found = _preconditioned(run, inverse_hessian, max_iter, ftol)
+        except np.linalg.LinAlgError:  # the guess is singular in what a bound holds
+            run.scale = scale
+        else:
+            if found.converged:
+                return found
+            n_iter = found.n_iter
     result = minimize(
         run,
         run.best_theta,

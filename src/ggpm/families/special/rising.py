@@ -111,3 +111,25 @@ def expected_second(log_p: Array, log_q: Array, phi: float, N: Array) -> tuple[A
         out[1, rows] = np.sum(pmf * (t + w * (c - a / b * c_other)), axis=1)
         out[2, rows] = np.sum(pmf * (t + w * (c + c_other - c_all)), axis=1)
     return out[0].reshape(shape), out[1].reshape(shape), out[2].reshape(shape)
+
+
+def stirling_jet(k: Array) -> tuple[Array, Array, Array]:
+    """First three derivatives of ``k log k - k - log Gamma(k)`` in log k, for k > 0.
+
+    They tend to 1/2, 0 and 0 for large k; ``first - second`` is k² psi'(k) - k, the information about a gamma's log-shape.
+
+    >>> stirling_jet(np.array(1e12))[0].round(12)
+    np.float64(0.5)
+    """
+    k = np.asarray(k, dtype=float)
+    large, big, low = k >= _LARGE, np.maximum(k, _LARGE), np.minimum(k, _LARGE)
+    far = [sum(c * (1.0 - p) ** j * big ** (1.0 - p) for p, c in _SERIES) for j in range(3)]
+    # log k - psi(k) and its derivatives, the poles at zero taken out
+    d0 = 1.0 + low * (np.log(low) - digamma(1.0 + low))
+    d1 = low - 1.0 - low**2 * polygamma(1, 1.0 + low)
+    d2 = 2.0 - low - low**3 * polygamma(2, 1.0 + low)
+    return (
+        np.where(large, far[0], d0),
+        np.where(large, far[1], d0 + d1),
+        np.where(large, far[2], d0 + 3.0 * d1 + d2),
+    )
