@@ -43,7 +43,7 @@ FAMILIES = {
     "logistic_normal": (families.LogisticNormal(phi=[[0.3, 0.1], [0.1, 0.2]]), np.array([[0.2, 0.3, 0.5]])),
     "wishart": (families.Wishart(phi=5.5), np.array([[[1.0, 0.3], [0.3, 0.8]]])),
     "gaussian_mean_scale": (families.GaussianMeanScale(), np.array([0.0, 1.0])),
-    "student_t": (families.StudentT(phi=4.5), np.array([0.0, 1.0])),
+    "student_t": (families.StudentT(phi=5.0), np.array([0.0, 1.0])),
     "gamma_mean_shape": (families.GammaMeanShape(), np.array([1.0, 2.0])),
     "beta_mean_precision": (families.BetaMeanPrecision(), np.array([0.5])),
     "negative_binomial_mean_dispersion": (families.NegativeBinomialMeanDispersion(), np.array([1])),

@@ -92,8 +92,9 @@ def test_autodiff_of_the_density_equals_the_closed_forms(name):
     mine = family.U_pullback(eta, Y, Blocks(V))
     assert_rows_close(mine[0], d_eta, floor=np.abs(U).max(axis=(1, 2), keepdims=True)[:, 0] * 1e-3)
     np.testing.assert_allclose(mine[1], d_phi, rtol=RTOL, atol=RTOL)
-    assert_rows_close(family.log_prob_phi(eta, Y), log_p_phi, floor=1.0)
-    assert_rows_close(family.u_phi(eta, Y), u_phi, floor=1e-3)
+    if family.log_hyper.size:
+        assert_rows_close(family.log_prob_phi(eta, Y), log_p_phi, floor=1.0)
+        assert_rows_close(family.u_phi(eta, Y), u_phi, floor=1e-3)
 
 
 def test_what_autodiff_loses_far_out_is_what_the_page_says():

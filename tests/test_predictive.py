@@ -66,7 +66,7 @@ def total_mass(p):
         return np.dot(np.tile(w, 120) * 2 * np.pi / 120, np.exp(repeated(p, len(y)).log_prob(y)))
     # one coordinate in which the support is the real line
     t = np.linspace(-30, 30, 6001)
-    y, jacobian = t, np.ones_like(t)
+    y, jacobian = np.sinh(t), np.cosh(t)  # tails of scales that vary reach far
     if support.high == 1.0:
         y, jacobian = expit(t), expit(t) * expit(-t)
     elif support.low == 0.0:

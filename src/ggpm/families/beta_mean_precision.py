@@ -17,7 +17,9 @@ from ggpm.families.two_parameters import Information, WithDispersion
 
 
 class BetaMeanPrecision(WithDispersion):
-    """Numbers in (0, 1) whose mean mu and precision phi both vary with the inputs; the variance is mu (1 - mu)/(1 + phi).
+    """Numbers in (0, 1) whose mean mu and precision phi both vary with the inputs.
+
+    The variance is mu (1 - mu)/(1 + phi).
 
     ========  =========================================================================================
     support   0 < y < 1

@@ -27,7 +27,7 @@ class RealLine(Real):
 
 
 class RealLocationScale(LocationScale):
-    """A `LocationScale` on the real line: its latents start from mean and logarithmic standard deviation of the data."""
+    """A `LocationScale` on the real line: its latents start from mean and log standard deviation of the data."""
 
     support = RealLine(columns=1)
     parameters = ("mean", "scale")
@@ -77,6 +77,10 @@ class GaussianMeanScale(RealLocationScale):
 
     def profile_information(self) -> tuple[float, None, float]:
         return 1.0, None, 2.0
+
+    def log_prob_given_b(self, centre: Array, variance: Array, b: Array, y: Array) -> Array:
+        total = variance + np.exp(2.0 * b)
+        return -0.5 * ((y - centre) ** 2 / total + np.log(total)) - HALF_LOG_2PI
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         return np.exp(2.0 * eta[..., 1])

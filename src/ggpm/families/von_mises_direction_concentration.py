@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import logsumexp
 
+from ggpm.data.rows import batches
 from ggpm.families.base import Array
 from ggpm.families.curvature import Blocks, Marginals
+from ggpm.families.special.quadrature import square_root, trapezoid
 from ggpm.families.von_mises import VonMises
 
 
@@ -21,8 +24,9 @@ class VonMisesDirectionConcentration(VonMises):
     ========  =====================================================================================
 
     theta is smooth everywhere and not longer than exp(c). In `VonMises` the length of the latent vector is the
-    concentration, which therefore falls to that of the prior wherever data are missing; here it has a kernel of its own. A
-    pure direction of (a, b) would leave their length without any meaning, and the posterior without a mode.
+    concentration, which therefore falls to that of the prior wherever data are missing; here it has a kernel of its
+    own. A pure direction of (a, b) would leave their length without any meaning, and the posterior without a mode; as
+    it is, their length is known badly, and approximate posteriors of it are wide (see docs/families.md).
 
     Parameters
     ----------
@@ -111,6 +115,18 @@ class VonMisesDirectionConcentration(VonMises):
             out += np.einsum("...i,...ij,...jm->...m", bent, U, J, optimize=True)
             out -= np.einsum("...i,...im->...m", super().u(theta, y), self._third(eta, dense))
         return out, none
+
+    def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array:
+        """log E[p(y)] over eta ~ N(mean, cov), (m,), by nodes of the latent alone.
+
+        A mean of densities is a density, however wide the latent; a rule centred at the mode for each y is not.
+        """
+        nodes, weights = trapezoid(3, 0.6, 6.0)
+        root, out = square_root(cov), np.empty(len(mean))
+        for rows in batches(len(mean), 4 * nodes.size):
+            eta = mean[rows] + np.einsum("ijk,sk->sij", root[rows], nodes)
+            out[rows] = logsumexp(self.log_prob(eta, y[rows]), axis=0, b=weights[:, None])
+        return out
 
     def expansion(self, y: Array) -> Array:
         return np.concatenate([super().expansion(y), np.zeros((*y.shape, 1))], axis=-1)

@@ -192,7 +192,9 @@ class RowVariance:
         return self._node.shared_diag_pull(shared - own) + self._node.diag_pull(own)
 
 
-def resolve_kernel(kernel: Any, latent_dim: int, X: Array, variance: float | tuple[float, ...] = 1.0) -> list[sk.Kernel]:
+def resolve_kernel(
+    kernel: Any, latent_dim: int, X: Array, variance: float | tuple[float, ...] = 1.0
+) -> list[sk.Kernel]:
     """Kernels of the latent dimensions, as fresh clones: one that all share, or one for each.
 
     None means ``ConstantKernel() * RBF() + ConstantKernel()`` with the `median_distance` of X as the length
@@ -208,7 +210,8 @@ def resolve_kernel(kernel: Any, latent_dim: int, X: Array, variance: float | tup
         low, high = 1e-5, 1e5
         bounds = (low, high) if low * 1e3 <= scale <= high * 1e-3 else (scale * low, scale * high)
         return [
-            sk.ConstantKernel(v, (low * v, high * v)) * sk.RBF(scale, bounds) + sk.ConstantKernel(v, (low * v, high * v))
+            sk.ConstantKernel(v, (low * v, high * v)) * sk.RBF(scale, bounds)
+            + sk.ConstantKernel(v, (low * v, high * v))
             for v in (variance if isinstance(variance, tuple) else (variance,))
         ]
     if isinstance(kernel, list | tuple):

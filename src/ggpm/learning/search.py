@@ -138,15 +138,10 @@ def _one_run(
         return Optimum(run.best_theta, run.best, 0, True, "user's optimizer", unknown)
     n_iter = 0
     if inverse_hessian is not None:
-        scale = run.scale
-        try:
-            found = _preconditioned(run, inverse_hessian, max_iter, ftol)
-        except np.linalg.LinAlgError:  # the guess is singular in what a bound holds
-            run.scale = scale
-        else:
-            if found.converged:
-                return found
-            n_iter = found.n_iter
+        found = _preconditioned(run, inverse_hessian, max_iter, ftol)
+        if found.converged:
+            return found
+        n_iter = found.n_iter
     result = minimize(
         run,
         run.best_theta,
@@ -213,7 +208,8 @@ def _preconditioned(run: _Run, inverse_hessian: Array, max_iter: int, ftol: floa
 def _with_others_held(H: Array, free: NDArray[np.bool_]) -> Array:
     """The inverse Hessian in some of the variables, from that in all of them (a Schur complement)."""
     cross = H[np.ix_(free, ~free)]
-    return H[np.ix_(free, free)] - cross @ np.linalg.solve(H[np.ix_(~free, ~free)], cross.T)
+    # by least squares: a singular guess has nothing to say about what is held
+    return H[np.ix_(free, free)] - cross @ np.linalg.lstsq(H[np.ix_(~free, ~free)], cross.T)[0]
 
 
 def _bfgs(H: Array, s: Array, y: Array) -> Array:

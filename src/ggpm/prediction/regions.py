@@ -118,7 +118,8 @@ def circular_grid(predictive: Predictive) -> CircularGrid:
     theta = centre[:, None] + 2.0 * np.arctan2(scale[:, None] * np.sin(t / 2), np.cos(t / 2))
     stretch = scale[:, None] / (np.cos(t / 2) ** 2 + (scale[:, None] * np.sin(t / 2)) ** 2)
     for k, spacing in enumerate(SPACINGS):
-        nodes, weights = trapezoid(2, spacing, RADIUS)
+        two = predictive.latent_mean.shape[1] == 2
+        nodes, weights = trapezoid(2, spacing, RADIUS) if two else predictive._nodes()
         for i in np.flatnonzero(level == k):
             eta = predictive.latent_mean[i] + nodes @ predictive._root[i].T
             density[i] = weights @ np.exp(family.log_prob(eta[:, None, :], circle.from_radians(theta[i]))) * stretch[i]

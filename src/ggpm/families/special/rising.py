@@ -116,7 +116,7 @@ def expected_second(log_p: Array, log_q: Array, phi: float, N: Array) -> tuple[A
 def stirling_jet(k: Array) -> tuple[Array, Array, Array]:
     """First three derivatives of ``k log k - k - log Gamma(k)`` in log k, for k > 0.
 
-    They tend to 1/2, 0 and 0 for large k; ``first - second`` is k² psi'(k) - k, the information about a gamma's log-shape.
+    They tend to 1/2, 0 and 0 for large k; ``first - second`` is k² psi'(k) - k, the information about log k of a gamma.
 
     >>> stirling_jet(np.array(1e12))[0].round(12)
     np.float64(0.5)
