@@ -37,6 +37,7 @@ from ggpm.data.tables import (
 from ggpm.data.text import Message, did_you_mean
 
 CLASSIFIERS = ("categorical", "bernoulli", "ordinal")
+COMPOSITIONS = ("dirichlet", "logistic_normal")
 UNITS = ("degrees", "radians", "hours")
 NOT_CONVERGED = 3
 
@@ -205,7 +206,7 @@ def _estimator(family: str, options: dict[str, Any]) -> Any:
         "n_restarts_optimizer": options["restarts"],
         "random_state": options["seed"],
     }
-    belongs = {"units": ("von_mises",), "closure": ("dirichlet",), "zeros": ("dirichlet",), "order": ("ordinal",)}
+    belongs = {"units": ("von_mises",), "closure": COMPOSITIONS, "zeros": COMPOSITIONS, "order": ("ordinal",)}
     for name, owners in belongs.items():
         if options[name] and family not in owners:
             raise click.UsageError(f"--{name} belongs to --family {owners[0]}, not to {family}.")
@@ -217,7 +218,7 @@ def _estimator(family: str, options: dict[str, Any]) -> Any:
     instance: Any = families.FAMILIES[family]()
     if options["units"]:
         instance.set_params(units=options["units"])
-    if family == "dirichlet":
+    if family in COMPOSITIONS:
         instance.set_params(closure=options["closure"], zeros=options["zeros"] or "error")
     return GGPRegressor(instance, **settings)
 

@@ -122,7 +122,8 @@ class GGP(FramedOutput, BaseEstimator):
         self.__dict__.update(kept)
         self.fit_ = fit
         self.family_ = fit.family
-        self.kernel_ = fit.kernels if isinstance(self.kernel, list | tuple) else fit.kernels[0]
+        several = isinstance(self.kernel, list | tuple) or len(fit.kernels) > 1
+        self.kernel_ = fit.kernels if several else fit.kernels[0]
         self.theta_ = fit.theta.copy()  # the fit's own is not for others to change
         self.inference_ = name_of(fit.rule, fit.family)
         self.posterior_ = fit.posterior
@@ -197,7 +198,7 @@ class GGP(FramedOutput, BaseEstimator):
             family, encoded = Weighted.join(family, encoded, weight)
         kernels = self._kernels(family, X, columns, weight)
         told = columns, target_of(y, classes), offset_name(offset)
-        offset = as_offset(offset, len(X), family.latent_dim)
+        offset = as_offset(offset, len(X), family.latent_dim) + family.origin
         if self.neighbours is not None:
             settings = self.neighbours if isinstance(self.neighbours, Neighbours) else Neighbours(self.neighbours)
             rows = NeighboursField(X, encoded, offset, settings, kernels)
@@ -275,7 +276,7 @@ class GGP(FramedOutput, BaseEstimator):
 
     def _kernels(self, family: Family, X: Array, columns: Columns, weight: Array | None = None) -> list:
         """The kernels to start from; X are the rows, of some weight, that the default one takes its scale from."""
-        kernels = resolve_kernel(self.kernel, family.latent_dim, X, columns, weight)
+        kernels = resolve_kernel(self.kernel, family.latent_dim, X, columns, weight, family.latent_variance)
         unused = [columns.called(int(j)) for j in np.flatnonzero(~used_columns(kernels, columns.count))]
         if unused and len(unused) < columns.count:  # a kernel that looks at nothing at all is meant so
             warnings.warn(
@@ -306,11 +307,13 @@ class GGP(FramedOutput, BaseEstimator):
         evidence, family = self.fit_.evidence, self.fit_.family
         own = signature(type(family)).parameters.get("phi_bounds")
         default_phi = own is not None and np.array_equal(own.default, family.phi_bounds)
+        default_phi |= family.default_bounds
         told = []
         names = priors.names_of(evidence.kernels, evidence.family)
         for name, value, (low, high) in zip(names, evidence.theta, evidence.bounds):
             useless = name.endswith("length_scale") and names.count(name) > 1 and np.exp(high) > 0.99e5
             variance = name.endswith(("constant_value", "noise_level", "phi")) and np.exp(low) < 1.01e-5
+            variance |= self.kernel is None and name.endswith("constant_value")
             unneeded = variance or (name == "phi" and default_phi)
             upper, lower = np.isclose(value, high) and not useless, np.isclose(value, low) and not unneeded
             if low < high and (upper or lower):
@@ -434,7 +437,7 @@ class GGP(FramedOutput, BaseEstimator):
         X, _ = inputs_of(self, X, self.fit_.columns)
         mean, cov = self.posterior_.latent(X)
         offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
-        return mean + as_offset(offset, len(X), mean.shape[1]), cov
+        return mean + as_offset(offset, len(X), mean.shape[1]) + self.family_.origin, cov
 
     def _require_offset(self, offset: Any) -> None:
         """Without the offset that a model was fitted with, its predictions are for an exposure that nobody meant."""
@@ -473,7 +476,7 @@ class GGP(FramedOutput, BaseEstimator):
     def terms(self, X: Any) -> dict[str, tuple[Array, Array]]:
         """Mean and standard deviation, (m, D) each, of every summand of the kernel, by a name of its own.
 
-        The means add up to that of the latent, without the offset.
+        The means add up to that of the latent, without the offset and the family's origin.
 
         >>> from ggpm import GGPRegressor
         >>> from sklearn.gaussian_process.kernels import RBF, WhiteKernel
@@ -534,7 +537,7 @@ class GGP(FramedOutput, BaseEstimator):
         if isinstance(likelihood, Weighted):
             encoded = Weighted.join(fit.family, encoded, np.ones(len(X)) if weight is None else weight)[1]
         offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
-        more = as_offset(offset, len(X), fit.family.latent_dim)
+        more = as_offset(offset, len(X), fit.family.latent_dim) + fit.family.origin
         both = [np.concatenate(pair) for pair in ((field.X, X), (field.y, encoded), (field.offset, more))]
         field = DenseField(both[0], both[1], both[2])
         evidence = Evidence(likelihood, fit.kernels, field, fit.rule, fit.evidence.objective)
@@ -568,7 +571,7 @@ class GGP(FramedOutput, BaseEstimator):
             rng = np.random.default_rng(random_state)
             encoded, _ = inputs_of(self, X, self.fit_.columns)
             latent = joint_draws(self.posterior_, encoded, n_samples, rng)
-            shift = predictive.latent_mean - self.posterior_.latent(encoded)[0]  # the offset
+            shift = predictive.latent_mean - self.posterior_.latent(encoded)[0]  # offset and origin
             draws = self.family_.sample(latent + shift, rng, predictive.trials)
         return self._labelled(np.moveaxis(draws, 1 if is_dask(X) else 0, -1))
 

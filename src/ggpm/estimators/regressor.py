@@ -117,10 +117,9 @@ class GGPRegressor(RegressorMixin, GGP):
         """
         values = frames.values_of(y)
         family = families.get(self.family)
-        if partly_missing(values).any():
-            family = Partial.resolved(family, values)
-        else:
-            family = family.resolve(values)
+        family = Partial.resolved(family, values) if partly_missing(values).any() else family.resolve(values)
+        if self.kernel is None:
+            family = family.adapted(values)
         return family, family.encode(values), None
 
     def predict(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:

@@ -192,6 +192,8 @@ def circular_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
     """
     # of angles about 1/kappa across, and less than that along the mean, where nodes serve whose direction is another one
     U = np.eye(2) / (1.0 + np.linalg.norm(p.latent_mean, axis=1))[:, None, None]
+    if p.latent_mean.shape[1] != 2:  # latents of other kinds: their own information, and on the scale of one
+        U = p.family.U(p.latent_mean, np.zeros(len(p)), expected=True).dense() + np.eye(p.latent_mean.shape[1])
     for rows, eta, weights in latent_nodes(p.latent_mean, p.cholesky(), U, 2 * SIZES[0]):
         moment = np.einsum("ks,ksj->kj", np.broadcast_to(weights, eta.shape[:2]), p.family.moment(eta))
         centre, length = np.arctan2(moment[:, 1], moment[:, 0]), np.hypot(moment[:, 0], moment[:, 1])
