@@ -51,7 +51,11 @@ def listed(columns: Names) -> list[str | int]:
 
 
 def chosen_columns(X: Any, columns: Names, at: Sequence[int] | None) -> Any:
-    """The columns of X, an array or a data frame, that a kernel looks at."""
+    """The columns of X, an array or a data frame, that a kernel looks at.
+
+    >>> chosen_columns(np.array([[1.0, 2.0, 3.0]]), 2, None)
+    array([[3.]])
+    """
     names = listed(columns)
     if at is None and hasattr(X, "columns"):
         if all(isinstance(name, str) for name in names):
