@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-all lint format bench bench-previous bench-variational bench-special bench-predictions clean
+.PHONY: demo test test-all lint format bench bench-previous bench-variational bench-special bench-neighbours bench-predictions clean
 
 $(VENV)/made:
 	$(PYTHON) -m venv $(VENV)
@@ -55,6 +55,10 @@ $(BENCH)/ready: pyproject.toml
 
 bench: $(BENCH)/ready
 	$(BENCH)/bin/python benchmarks/run.py
+
+bench-neighbours: $(BENCH)/ready
+	$(BENCH)/bin/python benchmarks/neighbours.py rough
+	$(BENCH)/bin/python benchmarks/neighbours.py growth
 
 # version 0.1 comes from the history of this repository: no peers are needed
 bench-previous: $(VENV)/ready

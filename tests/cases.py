@@ -24,6 +24,7 @@ FAMILIES = {
     ),
     "bernoulli": (families.Bernoulli(), np.array([0, 1])),
     "binomial": (families.Binomial(), np.array([[1, 2]])),
+    "beta_binomial": (families.BetaBinomial(phi=4.0), np.array([[1, 2]])),
     "poisson": (families.Poisson(), np.array([1])),
     "poisson, softplus": (families.Poisson(link="softplus"), np.array([1])),
     "negative_binomial": (families.NegativeBinomial(phi=0.4), np.array([1])),
@@ -33,12 +34,20 @@ FAMILIES = {
     "beta": (families.Beta(phi=6.0), np.array([0.5])),
     "categorical": (families.Categorical(n_classes=4), np.array([0, 1, 2, 3])),
     "multinomial": (families.Multinomial(), np.array([[1, 2, 0]])),
+    "dirichlet_multinomial": (families.DirichletMultinomial(phi=4.0), np.array([[1, 2, 0]])),
     "ordinal": (families.Ordinal(phi=[-1.2, 0.1, 0.9]), np.array([0, 1, 2, 3])),
     "von_mises": (families.VonMises(), np.array([0.1])),
     "von_mises_fisher": (families.VonMisesFisher(), np.array([[0.0, 0.6, 0.8]])),
     "dirichlet": (families.Dirichlet(), np.array([[0.2, 0.3, 0.5]])),
     "dirichlet, exp": (families.Dirichlet(link="exp"), np.array([[0.2, 0.3, 0.5]])),
+    "logistic_normal": (families.LogisticNormal(phi=[[0.3, 0.1], [0.1, 0.2]]), np.array([[0.2, 0.3, 0.5]])),
     "wishart": (families.Wishart(phi=5.5), np.array([[[1.0, 0.3], [0.3, 0.8]]])),
+    "gaussian_mean_scale": (families.GaussianMeanScale(), np.array([0.0, 1.0])),
+    "student_t": (families.StudentT(phi=5.0), np.array([0.0, 1.0])),
+    "gamma_mean_shape": (families.GammaMeanShape(), np.array([1.0, 2.0])),
+    "beta_mean_precision": (families.BetaMeanPrecision(), np.array([0.5])),
+    "negative_binomial_mean_dispersion": (families.NegativeBinomialMeanDispersion(), np.array([1])),
+    "von_mises_direction_concentration": (families.VonMisesDirectionConcentration(), np.array([0.1])),
 }
 
 DATA = Path(os.environ.get("GGPM_DATA") or Path(__file__).parents[2] / "shared" / "data")

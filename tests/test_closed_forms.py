@@ -5,11 +5,12 @@ import itertools
 import numpy as np
 import pytest
 from scipy import integrate
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
 
 from cases import FAMILIES, simulate
 from ggpm import families
 from ggpm.families.base import OPTIONAL, Family, ScalarFamily
+from ggpm.families.two_parameters import TwoParameters
 
 ROWS = 4
 # Pairs of methods that a family may compute from the same numbers; the general way is to call both.
@@ -116,17 +117,6 @@ def predictive_log_prob(family, y):
     np.testing.assert_allclose(family.predictive_log_prob(mean, cov, y), general, atol=2e-5)
 
 
-def expected_moment(family, y):
-    mean, cov, eta, weights = full_covariances(family)
-    if family.expected_moment(mean, cov) is None:  # classes, whose latents must be independent for a closed form
-        mean, var, _ = latents(family)
-        cov = var[..., None] * np.eye(mean.shape[1])
-        nodes, weights = nodes_of(family.latent_dim, per_axis(family.latent_dim))
-        eta = mean + np.sqrt(var) * nodes[:, None, :]
-    want = np.tensordot(weights, family.moment(eta), axes=1)
-    np.testing.assert_allclose(family.expected_moment(mean, cov), want, rtol=1e-7, atol=1e-8)
-
-
 def predictive_normal(family, y):
     mean, cov, eta, weights = full_covariances(family)
     centre, sd = family.predictive_normal(mean, cov)
@@ -138,6 +128,52 @@ def predictive_normal(family, y):
     variance = np.tensordot(weights, within + (moment - average) ** 2, axes=1)
     np.testing.assert_allclose(centre, average, rtol=1e-10, atol=1e-10)  # polynomials: nodes are exact
     np.testing.assert_allclose(sd**2, variance, rtol=1e-10)
+
+
+def predictive_moments(family, y):
+    mean, cov, eta, weights = full_covariances(family)
+    found = family.predictive_moments(mean, cov)
+    if found is None:  # it is for independent latents
+        nodes, weights = nodes_of(family.latent_dim, per_axis(family.latent_dim))
+        cov = cov * np.eye(family.latent_dim)
+        eta = mean + np.einsum("ijk,sk->sij", np.sqrt(cov), nodes)
+        found = family.predictive_moments(mean, cov)
+    average, variance = found
+    moment, spread = family.moment(eta), family.spread(eta)
+    want = np.tensordot(weights, moment, axes=1)
+    np.testing.assert_allclose(average, want, rtol=1e-8)
+    if variance is None:
+        return
+    centred = moment - want
+    between = centred[..., :, None] * centred[..., None, :]
+    np.testing.assert_allclose(variance, np.tensordot(weights, spread + between, axes=1), rtol=1e-7, atol=1e-12)
+
+
+def natural(family, y):
+    eta, _, _ = latents(family)
+    (theta, b), (T, log_h) = family.natural(eta), family.statistic(y)
+    np.testing.assert_allclose(np.sum(theta * T, axis=-1) - b + log_h, family.log_prob(eta, y), rtol=1e-11, atol=1e-11)
+
+
+def part_log_prob(family, y):
+    """Densities of logits of parts by differences of the distribution function, or by sums over circles of a sphere."""
+    eta, _, _ = latents(family)
+    low, high = family.support.low, family.support.high
+    z = np.linspace(-2.0, 2.0, 5)[:, None] * np.ones(y.shape[1])
+    found = family.part_log_prob(eta[:, None], np.broadcast_to(z, (ROWS, *z.shape)))[:, :, 0]  # (rows, d, 5)
+    if family.has("cdf"):
+        step = 1e-4
+        above, below = (family.cdf(eta[:, None], low + (high - low) * expit(z + s)) for s in (step, -step))
+        slope = (above - below) / (2 * step)
+    else:
+        t, angle = low + (high - low) * expit(z[:, 0]), 2 * np.pi * np.arange(64) / 64
+        circle = np.sqrt(1 - t**2)[:, None, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+        slope = np.empty((ROWS, len(t), 3))
+        for j in range(3):
+            on = np.insert(circle, j, t[:, None], axis=-1)  # the area between two parts is that of a cylinder
+            density = np.exp(family.log_prob(eta[:, None, None], on)).mean(axis=-1) * 2 * np.pi
+            slope[..., j] = density * (high - low) * expit(z[:, 0]) * expit(-z[:, 0])
+    np.testing.assert_allclose(np.exp(found).swapaxes(1, 2), slope, rtol=1e-6, atol=1e-9)
 
 
 def cdf(family, y):
@@ -153,7 +189,7 @@ def cdf(family, y):
                 return float(np.exp(family.log_prob(mean[i : i + 1], np.full(y[:1].shape, v)))[0])
 
             upper = float(y[i].item())
-            low = max(family.support.low, upper - 50.0)
+            low = family.support.low if isinstance(family, families.StudentT) else max(family.support.low, upper - 50.0)
             want = integrate.quad(density, low, upper, epsabs=1e-10, epsrel=1e-10, limit=200)[0]
             np.testing.assert_allclose(family.cdf(mean[i : i + 1], y[i : i + 1]).item(), want, atol=1e-8)
     else:
@@ -175,31 +211,9 @@ def _sum_below(family, eta, y):
     return np.exp(family.log_prob(eta[None], below)).sum()
 
 
-def natural(family, y):
-    """theta . T(y) - b + log h is log p."""
-    eta, _, _ = latents(family)
-    (theta, b), (T, log_h) = family.natural(eta), family.statistic(y)
-    np.testing.assert_allclose(np.sum(theta * T, axis=-1) - b + log_h, family.log_prob(eta, y), rtol=1e-10, atol=1e-12)
-
-
-def part_log_prob(family, y):
-    """Integrates to one, and to the share of draws below some values."""
-    mean, _, rng = latents(family)
-    z = np.linspace(-80.0, 40.0, 4001)
-    low, high = family.support.low, family.support.high
-    p = np.exp(family.part_log_prob(mean[:, None], np.repeat(z[None, :, None], y.shape[1], 2)))[:, :, 0]
-    F = np.cumsum(p, axis=-1) * (z[1] - z[0])
-    np.testing.assert_allclose(F[..., -1], 1.0, atol=1e-5)
-    draws = family.sample(np.broadcast_to(mean, (20_000, *mean.shape)), rng)
-    for at in (-1.0, 0.0, 2.0):
-        share = np.mean(draws <= low + (high - low) / (1 + np.exp(-at)), axis=0)
-        here = F[..., np.searchsorted(z, at)]
-        assert np.all(np.abs(share - here) < 5 * np.sqrt(0.25 / 20_000) + 0.02)
-
-
 COMPARE = {f.__name__: f for f in (
     expected_log_prob, expected_log_prob_factorised, log_expected_prob_factorised, predictive_log_prob,
-    predictive_normal, expected_moment, cdf, natural, part_log_prob,
+    predictive_normal, predictive_moments, cdf, natural, part_log_prob,
 )}  # fmt: skip
 
 
@@ -256,10 +270,13 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
     answers = [bare.expected_log_prob(y, y, y), bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y)]
     answers += [bare.log_expected_prob_factorised(y, y, y), bare.predictive_log_prob(y, eye, y)]
     answers += [bare.natural(y), bare.part_log_prob(y, y), bare.predictive_normal(y, eye)]
-    answers += [bare.expected_moment(y, eye)]
+    answers += [bare.predictive_moments(y, eye)]
     assert bare.statistic(y) is None and answers == [None] * len(OPTIONAL)
     with pytest.raises(ValueError, match="'pdf' is not one of the optional methods expected_log_prob"):
         bare.has("pdf")
+
+
+TWO_PARAMETERS = {name for name, (family, _) in FAMILIES.items() if isinstance(family, TwoParameters)}
 
 
 def test_what_the_built_in_families_have():
@@ -269,11 +286,16 @@ def test_what_the_built_in_families_have():
     assert "multivariate_gaussian" not in have["expected_log_prob"]
     assert have["expected_log_prob_factorised"] == {"categorical", "multinomial"}
     assert have["log_expected_prob_factorised"] == {"categorical"}
-    assert have["predictive_normal"] == {n for n in FAMILIES if "gaussian" in n} - {"inverse_gaussian"}
-    assert have["predictive_log_prob"] == have["predictive_normal"] | {"ordinal"}
-    assert have["expected_moment"] == {"categorical", "ordinal"}
+    assert have["predictive_normal"] == {"gaussian", "gaussian, 3 outputs", "multivariate_gaussian"}
+    assert have["predictive_log_prob"] == have["predictive_normal"] | {
+        "logistic_normal", "ordinal", "von_mises_direction_concentration", *TWO_PARAMETERS,
+    }  # fmt: skip
+    assert have["predictive_moments"] == {"categorical", "logistic_normal", "ordinal"}
+    assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
+    assert have["natural"] == have["part_log_prob"] | {"von_mises", "von_mises_direction_concentration"}
     assert set(FAMILIES) - have["cdf"] == {
-        "categorical", "multinomial", "von_mises", "von_mises_fisher", "wishart",
+        "categorical", "multinomial", "dirichlet_multinomial", "von_mises", "von_mises_fisher",
+        "von_mises_direction_concentration", "logistic_normal", "wishart",
     }  # fmt: skip
 
 

@@ -17,9 +17,13 @@ from ggpm.families.support import Simplex
 REPLICATIONS, N_TRAIN, N_TEST = 20, 60, 60
 CONTINUOUS = [
     "gaussian", "multivariate_gaussian", "gamma", "inverse_gaussian", "beta", "von_mises", "von_mises_fisher",
-    "dirichlet", "wishart",
+    "dirichlet", "logistic_normal", "wishart", "gaussian_mean_scale", "student_t", "gamma_mean_shape",
+    "beta_mean_precision", "von_mises_direction_concentration",
 ]  # fmt: skip
-DISCRETE = ["bernoulli", "binomial", "poisson", "negative_binomial", "categorical", "multinomial", "ordinal"]
+DISCRETE = [
+    "bernoulli", "binomial", "beta_binomial", "poisson", "negative_binomial", "categorical", "multinomial",
+    "dirichlet_multinomial", "ordinal", "negative_binomial_mean_dispersion",
+]  # fmt: skip
 
 
 def test_every_family_is_here():

@@ -25,7 +25,7 @@ HEAVY = {
     "von_mises", "gaussian, 3 outputs", "inverse_gaussian", "dirichlet", "gamma", "categorical",
 }  # fmt: skip
 names = pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in HEAVY else []) for n in FAMILIES]
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in HEAVY else []) for n in twins.TWINS]
 )
 
 
@@ -50,7 +50,7 @@ def latents(family, n, rng):
 
 
 def test_every_built_in_has_a_twin():
-    assert set(twins.TWINS) == set(FAMILIES)
+    assert set(twins.TWINS) | set(twins.DENSITIES) == set(FAMILIES)
 
 
 @names
@@ -74,6 +74,27 @@ def test_autodiff_equals_the_closed_forms(name):
     if family.log_hyper.size:
         assert_rows_close(twin.log_prob_phi(eta, Y_twin), family.log_prob_phi(eta, Y), floor=1.0)
         assert_rows_close(twin.u_phi(eta, Y_twin), family.u_phi(eta, Y))
+
+
+@pytest.mark.parametrize("name", twins.DENSITIES)
+def test_autodiff_of_the_density_equals_the_closed_forms(name):
+    """Of families that have no T and b; `check_family` compares their expected curvature with averages."""
+    n, rng = 12, np.random.default_rng(1)
+    _, y, family = simulate(name, n=n)
+    Y, D = family.encode(y), family.latent_dim
+    eta = rng.uniform(-3, 3, size=(n, D))
+    A = rng.normal(size=(n, D, D))
+    V = A @ np.swapaxes(A, 1, 2)
+    log_p, u, U, d_eta, d_phi, log_p_phi, u_phi = twins.derivatives(twins.DENSITIES[name], eta, Y, family.log_hyper, V)
+    np.testing.assert_allclose(family.log_prob(eta, Y), log_p, rtol=1e-10, atol=1e-10)
+    assert_rows_close(family.u(eta, Y), u)
+    assert_rows_close(family.U(eta, Y).dense(), U)
+    mine = family.U_pullback(eta, Y, Blocks(V))
+    assert_rows_close(mine[0], d_eta, floor=np.abs(U).max(axis=(1, 2), keepdims=True)[:, 0] * 1e-3)
+    np.testing.assert_allclose(mine[1], d_phi, rtol=RTOL, atol=RTOL)
+    if family.log_hyper.size:
+        assert_rows_close(family.log_prob_phi(eta, Y), log_p_phi, floor=1.0)
+        assert_rows_close(family.u_phi(eta, Y), u_phi, floor=1e-3)
 
 
 def test_what_autodiff_loses_far_out_is_what_the_page_says():

@@ -66,7 +66,7 @@ def total_mass(p):
         return np.dot(np.tile(w, 120) * 2 * np.pi / 120, np.exp(repeated(p, len(y)).log_prob(y)))
     # one coordinate in which the support is the real line
     t = np.linspace(-30, 30, 6001)
-    y, jacobian = t, np.ones_like(t)
+    y, jacobian = np.sinh(t), np.cosh(t)  # tails of scales that vary reach far
     if support.high == 1.0:
         y, jacobian = expit(t), expit(t) * expit(-t)
     elif support.low == 0.0:
@@ -81,7 +81,7 @@ def repeated(p, times):
 # Under a wide latent the mass of these lies closer to the edge than floating point reaches; they are compared with
 # draws below instead.
 VECTORS = ("gaussian, 3 outputs", "multivariate_gaussian", "wishart")  # compared with SciPy and with draws
-EDGE = ("beta", "dirichlet", "dirichlet, exp")
+EDGE = ("beta", "beta_mean_precision", "dirichlet", "dirichlet, exp", "logistic_normal")
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_intervals_hold_their_level(name):
         inside = (draws >= region[..., 0]) & (draws <= region[..., 1])
     share = inside.mean(axis=0)
     low, high = (0.78, 1.0) if p.family.support.integer else (0.78, 0.82)  # counts jump over the level
-    assert np.all((share > low) & (share < high)), share
+    assert np.all((share > low) & (share <= high)), share
 
 
 def test_the_same_answer_every_time():

@@ -9,7 +9,11 @@ from ggpm import GGPClassifier, GGPRegressor, Variational, load, save
 from ggpm.families import Multinomial
 from ggpm.families.weighted import Weighted, unweighted
 
-INFERENCES = {"taylor": "taylor", "laplace": "laplace", "variational": Variational(sites="blocks", tol=1e-12, accuracy="fine")}
+INFERENCES = {
+    "taylor": "taylor",
+    "laplace": "laplace",
+    "variational": Variational(sites="blocks", tol=1e-12, accuracy="fine"),
+}
 """Variational with the same shape of sites for both ("auto" depends on the number of rows), and with nodes so fine that
 those of a weighted row and of two plain ones, whose errors are told apart, make no difference."""
 

@@ -357,3 +357,108 @@ def twin_of(name, family, y):
     twin.phi = family.phi
     twin.phi_bounds = family.phi_bounds
     return twin.resolve(y)
+
+
+# ---- densities of families that are not written by T, b and h: log p of one row (eta, encoded y, log_hyper) ---------
+def logistic_normal(eta, z, h):
+    D = eta.shape[0]
+    L = jnp.zeros((D, D)).at[jnp.tril_indices(D, -1)].set(h[D:]) + jnp.diag(jnp.exp(h[:D]))
+    basis = helmert(D + 1)
+    log_y = jax.nn.log_softmax(basis @ z)
+    residual = jax.scipy.linalg.solve_triangular(L, z - eta, lower=True)
+    return -0.5 * residual @ residual - jnp.sum(h[:D]) - 0.5 * D * LOG_2PI - jnp.sum(log_y) - 0.5 * np.log(D + 1.0)
+
+
+def helmert(d):
+    """Orthonormal contrasts by Gram and Schmidt, one part after the other."""
+    columns = []
+    for i in range(1, d):
+        column = np.r_[np.full(i, 1.0 / i), -1.0, np.zeros(d - i - 1)]
+        columns.append(column / np.linalg.norm(column))
+    return np.stack(columns, axis=1)
+
+
+def dirichlet_multinomial(eta, y, h):
+    phi, N = jnp.exp(h[0]), jnp.sum(y)
+    alpha = phi * jax.nn.softmax(eta)
+    counts = gammaln(N + 1) - jnp.sum(gammaln(y + 1))
+    return counts + jnp.sum(gammaln(y + alpha) - gammaln(alpha)) - gammaln(N + phi) + gammaln(phi)
+
+
+def beta_binomial(eta, y, h):
+    return dirichlet_multinomial(jnp.stack([eta[0], 0.0]), y, h)
+
+
+def gaussian_mean_scale(eta, y, h):
+    return -0.5 * ((y - eta[0]) * jnp.exp(-eta[1])) ** 2 - eta[1] - 0.5 * LOG_2PI
+
+
+def student_t(eta, y, h):
+    nu, z = jnp.exp(h[0]), (y - eta[0]) * jnp.exp(-eta[1])
+    constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * jnp.log(nu * np.pi)
+    return constant - eta[1] - (nu + 1) / 2 * jnp.log1p(z**2 / nu)
+
+
+def gamma_mean_shape(eta, y, h):
+    k, rate = jnp.exp(eta[1]), jnp.exp(eta[1] - eta[0])
+    return k * jnp.log(rate) + (k - 1) * jnp.log(y) - rate * y - gammaln(k)
+
+
+def beta_mean_precision(eta, y, h):
+    a, b = jnp.exp(eta[1]) * jax.nn.sigmoid(eta[0]), jnp.exp(eta[1]) * jax.nn.sigmoid(-eta[0])
+    return gammaln(a + b) - gammaln(a) - gammaln(b) + (a - 1) * jnp.log(y) + (b - 1) * jnp.log1p(-y)
+
+
+def negative_binomial_mean_dispersion(eta, y, h):
+    r, mu = jnp.exp(-eta[1]), jnp.exp(eta[0])
+    counts = gammaln(y + r) - gammaln(r) - gammaln(y + 1)
+    return counts + r * (jnp.log(r) - jnp.log(r + mu)) + y * (eta[0] - jnp.log(r + mu))
+
+
+def von_mises_direction_concentration(eta, y, h):
+    theta = jnp.exp(eta[2]) * eta[:2] / jnp.sqrt(1 + jnp.sum(eta[:2] ** 2))
+    # log I_0 by the trapezoidal rule on the circle, exact to rounding for the concentrations here
+    angles = np.arange(256) * (2 * np.pi / 256)
+    log_norm = logsumexp(theta[0] * np.cos(angles) + theta[1] * np.sin(angles)) + np.log(2 * np.pi / 256)
+    return theta[0] * jnp.cos(y) + theta[1] * jnp.sin(y) - log_norm
+
+
+# the built-in's name in cases.FAMILIES -> its log-density
+DENSITIES = {
+    "gaussian_mean_scale": gaussian_mean_scale,
+    "student_t": student_t,
+    "gamma_mean_shape": gamma_mean_shape,
+    "beta_mean_precision": beta_mean_precision,
+    "negative_binomial_mean_dispersion": negative_binomial_mean_dispersion,
+    "von_mises_direction_concentration": von_mises_direction_concentration,
+    "beta_binomial": beta_binomial,
+    "dirichlet_multinomial": dirichlet_multinomial,
+    "logistic_normal": logistic_normal,
+}
+
+
+def derivatives(density, eta, y, h, V):
+    """log p, u, U, derivatives of <V, U> in eta and h, and those of log p and u in h, for all rows, by JAX."""
+
+    def U(e, y, h):
+        return -jax.hessian(density)(e, y, h)
+
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        rows = (jnp.asarray(eta), jnp.asarray(y))
+
+        def each(function, *more):
+            axes = (0, 0, *(0 for _ in more), None)
+            return np.asarray(jax.vmap(function, in_axes=axes)(*rows, *more, jnp.asarray(h)))
+
+        def contracted(e, y, v, h):
+            return jnp.sum(v * U(e, y, h))
+
+        return (
+            each(density),
+            each(jax.grad(density)),
+            each(U),
+            each(jax.grad(contracted), jnp.asarray(V)),
+            each(jax.grad(contracted, argnums=3), jnp.asarray(V)).sum(axis=0),
+            each(jax.grad(density, argnums=2)),
+            each(jax.jacfwd(jax.grad(density), argnums=2)),
+        )

@@ -19,6 +19,7 @@ from ggpm.sites import Laplace, Taylor, Variational
 if TYPE_CHECKING:
     from ggpm import plotting
     from ggpm.fields.inducing.points import Inducing
+    from ggpm.fields.neighbours import Neighbours
     from ggpm.persistence import LoadError, load, save
     from ggpm.prediction.importance import importance
 
@@ -31,6 +32,7 @@ __all__ = [
     "Inducing",
     "Laplace",
     "LoadError",
+    "Neighbours",
     "Predictive",
     "Taylor",
     "Variational",
@@ -47,6 +49,7 @@ __all__ = [
 _LATER = {
     "Inducing": "ggpm.fields.inducing.points",
     "LoadError": "ggpm.persistence",
+    "Neighbours": "ggpm.fields.neighbours.settings",
     "importance": "ggpm.prediction.importance",
     "load": "ggpm.persistence",
     "plotting": "ggpm.plotting",

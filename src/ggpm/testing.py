@@ -75,9 +75,10 @@ def check_family(family: Family, y: Any = None, *, reach: float = 50.0, seed: in
     """
     rng = np.random.default_rng(seed)
     raw = family.support.example(rng, ROWS) if y is None else np.asarray(y)
-    bound = family.resolve(raw)
+    bound = family.resolve(raw).adapted(raw)
     raw = raw[np.arange(ROWS) % len(raw)]
-    case = _Case(bound, raw, bound.encode(raw), rng.normal(scale=0.7, size=(ROWS, bound.latent_dim)), rng, reach)
+    eta = bound.origin + rng.normal(scale=0.7, size=(ROWS, bound.latent_dim))
+    case = _Case(bound, raw, bound.encode(raw), eta, rng, reach)
     for name, check in _CHECKS.items():
         case.name = name
         try:
@@ -407,7 +408,7 @@ def _fit(c: _Case) -> None:
     kernel = ConstantKernel(0.7) * RBF(0.6) + ConstantKernel(0.3)
     for inference in (Taylor(), Laplace()):
         label = type(inference).__name__
-        evidence = Evidence(f, [kernel], DenseField(X, c.y, np.zeros((n, D))), inference)
+        evidence = Evidence(f, [kernel], DenseField(X, c.y, np.tile(f.origin, (n, 1))), inference)
         value, gradient, approximation = evidence.evaluate()
         assert gradient is not None
         if not np.isfinite(value) or not approximation.converged:
@@ -422,7 +423,7 @@ def _fit(c: _Case) -> None:
         allowed = 1e-5 * (1.0 + np.abs(want).max())
         c.close(gradient, want, f"{label}: the gradient of the evidence is not its derivative", allowed)
         prior = np.tile(np.eye(D), (n, 1, 1))
-        predictive = Predictive(f, approximation.q.mean, 0.1 * prior)
+        predictive = Predictive(f, approximation.q.mean + f.origin, 0.1 * prior)
         for what, numbers in (("mean", predictive.mean()), ("log_prob", predictive.log_prob(c.raw))):
             if not np.all(np.isfinite(numbers)):
                 c.fail(f"{label}: the predictive {what} is not finite")

@@ -37,6 +37,7 @@ from ggpm.data.tables import (
 from ggpm.data.text import Message, did_you_mean
 
 CLASSIFIERS = ("categorical", "bernoulli", "ordinal")
+COMPOSITIONS = ("dirichlet", "logistic_normal")
 UNITS = ("degrees", "radians", "hours")
 NOT_CONVERGED = 3
 
@@ -100,6 +101,11 @@ LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
     help="How the posterior is approximated; auto is exact for Gaussian outputs, variational for others.",
 )
 @click.option("--inducing", type=click.IntRange(min=1), help="Number of inducing points, for many rows.")
+@click.option(
+    "--neighbours",
+    type=click.IntRange(min=1),
+    help="Number of nearest rows to condition on, for many rows of a rough function.",
+)
 @click.option(
     "--restarts", default=0, show_default=True, type=click.IntRange(min=0), help="Further starts of the search."
 )
@@ -196,10 +202,11 @@ def _estimator(family: str, options: dict[str, Any]) -> Any:
     settings = {
         "inference": options["inference"],
         "inducing": options["inducing"],
+        "neighbours": options["neighbours"],
         "n_restarts_optimizer": options["restarts"],
         "random_state": options["seed"],
     }
-    belongs = {"units": ("von_mises",), "closure": ("dirichlet",), "zeros": ("dirichlet",), "order": ("ordinal",)}
+    belongs = {"units": ("von_mises",), "closure": COMPOSITIONS, "zeros": COMPOSITIONS, "order": ("ordinal",)}
     for name, owners in belongs.items():
         if options[name] and family not in owners:
             raise click.UsageError(f"--{name} belongs to --family {owners[0]}, not to {family}.")
@@ -211,7 +218,7 @@ def _estimator(family: str, options: dict[str, Any]) -> Any:
     instance: Any = families.FAMILIES[family]()
     if options["units"]:
         instance.set_params(units=options["units"])
-    if family == "dirichlet":
+    if family in COMPOSITIONS:
         instance.set_params(closure=options["closure"], zeros=options["zeros"] or "error")
     return GGPRegressor(instance, **settings)
 

@@ -21,6 +21,7 @@ FLAGS = {
     "inducing": "--inducing",
     "inference": "--inference",
     "n_restarts_optimizer": "--restarts",
+    "neighbours": "--neighbours",
     "offset": "--offset",
     "order": "--order",
     "picture": "--kind",

@@ -47,9 +47,8 @@ class Preparation:
             raise ValueError(f"{where(chunk)}: X has {len(X)} rows and y {len(y)}. Give both the same partitions.")
         if self.weight is not None:
             y = with_weight(y, self.weight[chunk.start : chunk.start + len(chunk)])
-        return Chunk(
-            X, y, as_offset(chunk.offset, len(chunk), self.family.latent_dim, f"{where(chunk)}: offset"), chunk.start
-        )
+        offset = as_offset(chunk.offset, len(chunk), self.family.latent_dim, f"{where(chunk)}: offset")
+        return Chunk(X, y, offset + self.family.origin, chunk.start)
 
 
 def where(chunk: Chunk) -> str:

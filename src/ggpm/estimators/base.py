@@ -7,6 +7,7 @@ import sys
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from typing import Any, Self
@@ -23,6 +24,7 @@ from ggpm.data.checks import as_numbers, as_offset, check_whole
 from ggpm.data.columns import Columns
 from ggpm.data.door import Target
 from ggpm.data.kinds import is_dask, is_streamed
+from ggpm.data.rows import pick
 from ggpm.data.text import Hint, Message, did_you_mean, stacklevel
 from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit, source_of, target_of
 from ggpm.estimators.output import FramedOutput
@@ -33,6 +35,8 @@ from ggpm.fields.dense import DenseField
 from ggpm.fields.inducing.field import InducingField
 from ggpm.fields.inducing.points import Inducing
 from ggpm.fields.inducing.posterior import InducingPosterior
+from ggpm.fields.neighbours import Neighbours
+from ggpm.fields.neighbours.field import NeighboursField
 from ggpm.kernels import resolve_kernel, shorter_starts, used_columns
 from ggpm.learning import priors
 from ggpm.learning.choice import AUTO, choose, name_of
@@ -43,6 +47,8 @@ from ggpm.prediction.predictive import Predictive
 from ggpm.sites import INFERENCES, Rule
 
 Array = NDArray[np.float64]
+
+REARRANGED = 3  # most times that neighbours are found again because the learned kernels order distances otherwise
 
 
 class GGP(FramedOutput, BaseEstimator):
@@ -63,6 +69,7 @@ class GGP(FramedOutput, BaseEstimator):
         random_state: Any = None,
         verbose: int = 0,
         priors: Any = "auto",
+        neighbours: Any = None,
     ):
         self.kernel = kernel
         self.inference = inference
@@ -73,6 +80,7 @@ class GGP(FramedOutput, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
         self.priors = priors
+        self.neighbours = neighbours
 
     # ---- fitting -----------------------------------------------------------------------------------------------
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> Self:
@@ -114,7 +122,8 @@ class GGP(FramedOutput, BaseEstimator):
         self.__dict__.update(kept)
         self.fit_ = fit
         self.family_ = fit.family
-        self.kernel_ = fit.kernels if isinstance(self.kernel, list | tuple) else fit.kernels[0]
+        several = isinstance(self.kernel, list | tuple) or len(fit.kernels) > 1
+        self.kernel_ = fit.kernels if several else fit.kernels[0]
         self.theta_ = fit.theta.copy()  # the fit's own is not for others to change
         self.inference_ = name_of(fit.rule, fit.family)
         self.posterior_ = fit.posterior
@@ -152,13 +161,34 @@ class GGP(FramedOutput, BaseEstimator):
         X, y, offset, weight = rows_to_fit(X, y, offset, sample_weight)
         if weight is not None and self.objective == "loo":
             raise ValueError("with sample_weight objective must be 'evidence'; got 'loo'.")
-        if self.inducing is not None or is_streamed(X):
+        if self.neighbours is not None:
+            self._check_neighbours(X)
+        elif self.inducing is not None or is_streamed(X):
             if self.objective != "evidence":
                 raise ValueError(f"with inducing points objective must be 'evidence'; got {self.objective!r}.")
             return self._fit_inducing(X, y, offset, weight)
-        return self._fit_dense(X, y, offset, weight)
+        return self._fit_in_memory(X, y, offset, weight)
 
-    def _fit_dense(self, X: Any, y: Any, offset: Any, weight: Array | None) -> Fit:
+    def _check_neighbours(self, X: Any) -> None:
+        if self.inducing is not None:
+            raise ValueError(
+                Message(
+                    Hint("neighbours", "neighbours"),
+                    " and ",
+                    Hint("inducing", "inducing"),
+                    " are two ways to fit many rows: give one of them. Neighbours suit rough functions of few "
+                    f"features, inducing points smooth ones of many; got {self.neighbours!r} and {self.inducing!r}.",
+                )
+            )
+        if self.objective != "evidence":
+            raise ValueError(f"with neighbours objective must be 'evidence'; got {self.objective!r}.")
+        if is_streamed(X):
+            raise ValueError(
+                f"X is a {type(X).__name__}, whose rows are read in chunks: neighbours need all of them in memory. "
+                "Pass arrays, or inducing=M instead."
+            )
+
+    def _fit_in_memory(self, X: Any, y: Any, offset: Any, weight: Array | None) -> Fit:
         X, columns = inputs_of(self, X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
@@ -166,18 +196,48 @@ class GGP(FramedOutput, BaseEstimator):
         check_consistent_length(X, encoded)
         if weight is not None:
             family, encoded = Weighted.join(family, encoded, weight)
-        field = DenseField(X, encoded, as_offset(offset, len(X), family.latent_dim))
-        evidence = self._evidence(family, self._kernels(family, X, columns, weight), field)
-        learned = SearchOutcome(evidence)
-        if self.optimizer is not None and evidence.theta.size:
-            seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
-            others = shorter_starts(evidence.kernels[0], evidence.theta) if self.kernel is None else []
-            learned = learn(evidence, self._search(np.random.default_rng(seed)), others)
-        fit = learned.fit(columns, target_of(y, classes), offset_name(offset))
-        field.forget()
+        kernels = self._kernels(family, X, columns, weight)
+        told = columns, target_of(y, classes), offset_name(offset)
+        offset = as_offset(offset, len(X), family.latent_dim) + family.origin
+        if self.neighbours is not None:
+            settings = self.neighbours if isinstance(self.neighbours, Neighbours) else Neighbours(self.neighbours)
+            rows = NeighboursField(X, encoded, offset, settings, kernels)
+            return self._learned_by_neighbours(self._evidence(family, kernels, rows), rows).fit(*told)
+        dense = DenseField(X, encoded, offset)
+        fit = self._learned(self._evidence(family, kernels, dense)).fit(*told)
+        dense.forget()
         if fit.found is not None:
             fit.found.process.forget()
         return fit
+
+    def _learned_by_neighbours(self, evidence: Evidence, rows: NeighboursField) -> SearchOutcome:
+        """Hyperparameters from all rows or some, with neighbours found again until they are near under them."""
+        part, most = evidence, rows.settings.learn_rows
+        if most is not None and most < rows.n_rows:
+            state = check_random_state(0 if self.random_state is None else self.random_state)
+            rng = np.random.default_rng(state.randint(2**31 - 1))
+            part = evidence.sample(pick(rows.n_rows, most, rng))
+        learned = self._learned(part)
+        for _ in range(REARRANGED):
+            field, kernels = learned.evidence.field, learned.evidence.kernels
+            assert isinstance(field, NeighboursField)
+            if field.suits(kernels):
+                break
+            more = self._learned(learned.evidence.with_field(replace(field, kernels=kernels)))
+            learned = replace(more, n_iter=learned.n_iter + more.n_iter)
+        if part is not evidence:
+            near = learned.evidence.field.kernels  # type: ignore[attr-defined]
+            whole = evidence.at(learned.evidence.theta).with_field(replace(rows, kernels=near))
+            learned = replace(learned, evidence=whole, start=None)
+        return learned
+
+    def _learned(self, evidence: Evidence) -> SearchOutcome:
+        """Hyperparameters from rows in memory."""
+        if self.optimizer is None or not evidence.theta.size:
+            return SearchOutcome(evidence)
+        seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
+        others = shorter_starts(evidence.kernels[0], evidence.theta) if self.kernel is None else []
+        return learn(evidence, self._search(np.random.default_rng(seed)), others)
 
     def _fit_inducing(self, X: Any, y: Any, offset: Any, weight: Array | None) -> Fit:
         if self.inducing is None:
@@ -216,7 +276,7 @@ class GGP(FramedOutput, BaseEstimator):
 
     def _kernels(self, family: Family, X: Array, columns: Columns, weight: Array | None = None) -> list:
         """The kernels to start from; X are the rows, of some weight, that the default one takes its scale from."""
-        kernels = resolve_kernel(self.kernel, family.latent_dim, X, columns, weight)
+        kernels = resolve_kernel(self.kernel, family.latent_dim, X, columns, weight, family.latent_variance)
         unused = [columns.called(int(j)) for j in np.flatnonzero(~used_columns(kernels, columns.count))]
         if unused and len(unused) < columns.count:  # a kernel that looks at nothing at all is meant so
             warnings.warn(
@@ -247,11 +307,13 @@ class GGP(FramedOutput, BaseEstimator):
         evidence, family = self.fit_.evidence, self.fit_.family
         own = signature(type(family)).parameters.get("phi_bounds")
         default_phi = own is not None and np.array_equal(own.default, family.phi_bounds)
+        default_phi |= family.default_bounds
         told = []
         names = priors.names_of(evidence.kernels, evidence.family)
         for name, value, (low, high) in zip(names, evidence.theta, evidence.bounds):
             useless = name.endswith("length_scale") and names.count(name) > 1 and np.exp(high) > 0.99e5
             variance = name.endswith(("constant_value", "noise_level", "phi")) and np.exp(low) < 1.01e-5
+            variance |= self.kernel is None and name.endswith("constant_value")
             unneeded = variance or (name == "phi" and default_phi)
             upper, lower = np.isclose(value, high) and not useless, np.isclose(value, low) and not unneeded
             if low < high and (upper or lower):
@@ -347,6 +409,13 @@ class GGP(FramedOutput, BaseEstimator):
         check_is_fitted(self)
         if neighbours is not None:
             check_whole(neighbours, "neighbours", 0)
+        if isinstance(self.fit_.evidence.field, NeighboursField):
+            if neighbours:
+                raise ValueError(
+                    "with a model fitted by neighbours the other rows keep their sites: neighbours must be 0 or None; "
+                    f"got {neighbours}."
+                )
+            return leave_one_out(self.fit_.approximate(), 0)
         if not isinstance(self.fit_.evidence.field, DenseField):
             raise ValueError("leave-one-out needs the exact posterior of all training rows: fit with inducing=None.")
         return leave_one_out(self.fit_.approximate(), neighbours)
@@ -368,7 +437,7 @@ class GGP(FramedOutput, BaseEstimator):
         X, _ = inputs_of(self, X, self.fit_.columns)
         mean, cov = self.posterior_.latent(X)
         offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
-        return mean + as_offset(offset, len(X), mean.shape[1]), cov
+        return mean + as_offset(offset, len(X), mean.shape[1]) + self.family_.origin, cov
 
     def _require_offset(self, offset: Any) -> None:
         """Without the offset that a model was fitted with, its predictions are for an exposure that nobody meant."""
@@ -407,7 +476,7 @@ class GGP(FramedOutput, BaseEstimator):
     def terms(self, X: Any) -> dict[str, tuple[Array, Array]]:
         """Mean and standard deviation, (m, D) each, of every summand of the kernel, by a name of its own.
 
-        The means add up to that of the latent, without the offset.
+        The means add up to that of the latent, without the offset and the family's origin.
 
         >>> from ggpm import GGPRegressor
         >>> from sklearn.gaussian_process.kernels import RBF, WhiteKernel
@@ -453,7 +522,9 @@ class GGP(FramedOutput, BaseEstimator):
         fit = self.fit_
         field: Any = fit.evidence.field
         if not isinstance(field, DenseField):
-            raise ValueError("update needs the exact posterior of all training rows: fit with inducing=None.")
+            raise ValueError(
+                "update needs the exact posterior of all training rows: fit with inducing=None, neighbours=None."
+            )
         self._require_offset(offset)
         X, y, offset, weight = rows_to_fit(X, y, offset, sample_weight)
         columns = fit.columns.extended(X)
@@ -466,7 +537,7 @@ class GGP(FramedOutput, BaseEstimator):
         if isinstance(likelihood, Weighted):
             encoded = Weighted.join(fit.family, encoded, np.ones(len(X)) if weight is None else weight)[1]
         offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
-        more = as_offset(offset, len(X), fit.family.latent_dim)
+        more = as_offset(offset, len(X), fit.family.latent_dim) + fit.family.origin
         both = [np.concatenate(pair) for pair in ((field.X, X), (field.y, encoded), (field.offset, more))]
         field = DenseField(both[0], both[1], both[2])
         evidence = Evidence(likelihood, fit.kernels, field, fit.rule, fit.evidence.objective)
@@ -500,7 +571,7 @@ class GGP(FramedOutput, BaseEstimator):
             rng = np.random.default_rng(random_state)
             encoded, _ = inputs_of(self, X, self.fit_.columns)
             latent = joint_draws(self.posterior_, encoded, n_samples, rng)
-            shift = predictive.latent_mean - self.posterior_.latent(encoded)[0]  # the offset
+            shift = predictive.latent_mean - self.posterior_.latent(encoded)[0]  # offset and origin
             draws = self.family_.sample(latent + shift, rng, predictive.trials)
         return self._labelled(np.moveaxis(draws, 1 if is_dask(X) else 0, -1))
 

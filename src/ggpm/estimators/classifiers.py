@@ -182,6 +182,7 @@ class GGPOrdinalClassifier(_ClassifierBase):
         random_state: Any = None,
         verbose: int = 0,
         priors: Any = "auto",
+        neighbours: Any = None,
     ):
         self.order = order
         super().__init__(
@@ -194,6 +195,7 @@ class GGPOrdinalClassifier(_ClassifierBase):
             random_state=random_state,
             verbose=verbose,
             priors=priors,
+            neighbours=neighbours,
         )
 
     def _order(self, y: NDArray, given: list | None) -> NDArray:

@@ -55,6 +55,10 @@ class GGPRegressor(RegressorMixin, GGP):
     priors : "auto", None or dict
         Priors on hyperparameters, such as ``{"length_scale": LogNormal(1.0, 1.0)}`` from `ggpm.priors`; "auto" uses
         weak ones where the evidence is known to run away (labels and trials with ``kernel=None``), None nowhere.
+    neighbours : None, int or Neighbours
+        Otherwise the prior of each row is conditioned on so many nearest earlier rows (Vecchia's approximation), and
+        the posterior is sparse: for many rows of a rough function of few features. Not together with `inducing`. The
+        argument of the same name of `loo` is another thing: rows that answer to the absence of one.
 
     Attributes
     ----------
@@ -89,6 +93,7 @@ class GGPRegressor(RegressorMixin, GGP):
         random_state: Any = None,
         verbose: int = 0,
         priors: Any = "auto",
+        neighbours: Any = None,
     ):
         self.family = family
         super().__init__(
@@ -101,6 +106,7 @@ class GGPRegressor(RegressorMixin, GGP):
             random_state=random_state,
             verbose=verbose,
             priors=priors,
+            neighbours=neighbours,
         )
 
     def resolve_family(self, y: Any) -> tuple[Family, Array, None]:
@@ -111,10 +117,9 @@ class GGPRegressor(RegressorMixin, GGP):
         """
         values = frames.values_of(y)
         family = families.get(self.family)
-        if partly_missing(values).any():
-            family = Partial.resolved(family, values)
-        else:
-            family = family.resolve(values)
+        family = Partial.resolved(family, values) if partly_missing(values).any() else family.resolve(values)
+        if self.kernel is None:
+            family = family.adapted(values)
         return family, family.encode(values), None
 
     def predict(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:

@@ -38,7 +38,7 @@ OPTIONAL = (
     "log_expected_prob_factorised",
     "predictive_log_prob",
     "predictive_normal",
-    "expected_moment",
+    "predictive_moments",
     "cdf",
     "natural",
     "part_log_prob",
@@ -78,9 +78,18 @@ class Family(BaseEstimator, ABC):
     """True if y is a class: it takes finitely many values, and `moment` gives their probabilities."""
     expansion_ridge: ClassVar[float] = 1.0
     """Precision of the Gaussian about zero that keeps the default `expansion` finite."""
+    log_unit: float = 0.0
+    """Logarithm of the size of y in the user's unit, to the power in which densities have it; set by `resolve`.
+    Searches measure their precision against log-densities in units of that size: y in metres is y in kilometres."""
+    latent_variance: float | tuple[float, ...] = 1.0
+    """Variance that latents may be expected to have, from which the default kernel starts: one number where all latents
+    share a kernel, one each where every latent is a parameter with a kernel of its own. Set by `resolve`."""
+    default_bounds: bool = False
+    """True if `resolve` made phi_bounds from the default ones and the scale of the data."""
     phi: Any = None
     phi_bounds: Bounds = "fixed"
 
+    _origin: Array | None = None
     _phi_ndims: ClassVar[tuple[int, ...]] = (0, 1)  # axes that phi may have
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -120,6 +129,29 @@ class Family(BaseEstimator, ABC):
         if self.phi is not None and not np.all(np.isfinite(self.log_hyper)):
             raise ValueError(f"phi of {type(self).__name__} must be positive and finite; got {self.phi!r}.")
         return copy.copy(self)
+
+    def adapted(self, y: Any) -> Self:
+        """This resolved family with the origin of its latent, and units of its own, taken from y as the user has it.
+
+        Estimators ask for it where the kernel is their own choice, which then suits data of any size.
+        """
+        return self
+
+    @property
+    def origin(self) -> Array:
+        """Constant part of the latent, (D,), that estimators add to its mean: zero unless the family is `adapted`."""
+        return np.zeros(self.latent_dim) if self._origin is None else self._origin
+
+    def _in_units(self, scale: float) -> Self:
+        """A copy in which a phi that is None, and the default bounds with it, are those of data of this size."""
+        out = copy.copy(self)
+        if self.phi is None:
+            out.phi = scale
+            own = signature(type(self)).parameters["phi_bounds"].default
+            if not isinstance(self.phi_bounds, str) and np.array_equal(self.phi_bounds, own):
+                low, high = own
+                out.phi_bounds, out.default_bounds = (low * scale, high * scale), True
+        return out
 
     def with_rows(self, n: int) -> Self:
         """This family for n rows, where `resolve` saw only some of them and their number matters."""
@@ -303,12 +335,14 @@ class Family(BaseEstimator, ABC):
         """log E[p(y)] over eta ~ N(mean, cov), full covariances (m, D, D): (m,); None if there is no closed form."""
         return None
 
-    def expected_moment(self, mean: Array, cov: Array) -> Any:
-        """E[moment] over eta ~ N(mean, cov), (m, ...), for one trial; None if there is no closed form."""
-        return None
-
     def predictive_normal(self, mean: Array, cov: Array) -> Any:
         """Mean and standard deviation of each output, (m, d), where y is normal for eta ~ N(mean, cov); else None."""
+        return None
+
+    def predictive_moments(self, mean: Array, cov: Array) -> Any:
+        """`moment` averaged over eta ~ N(mean, cov), (m, ...), for one trial, and the variance (m, ...) or covariance
+        (m, d, d) of y, or None in its place where averages are as good; None if there is no better form for both.
+        """
         return None
 
     def cdf(self, eta: Array, y: Array) -> Any:
@@ -474,7 +508,7 @@ class DispersedMean(ScalarFamily):
 
     _phi_ndims = (0,)
 
-    def __init__(self, phi: float = 1.0, phi_bounds: Bounds = (1e-5, 1e5), link: str = "log"):
+    def __init__(self, phi: float | None = 1.0, phi_bounds: Bounds = (1e-5, 1e5), link: str = "log"):
         self.phi = phi
         self.phi_bounds = phi_bounds
         self.link = link
@@ -485,3 +519,17 @@ class DispersedMean(ScalarFamily):
 
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         return np.exp(self._link(eta[..., 0]))
+
+
+class PositiveMean(DispersedMean):
+    """A `DispersedMean` of positive numbers, which have a unit: its latent starts from the mean of the data."""
+
+    def resolve(self, y: Any) -> Self:
+        out = super().resolve(y)
+        out.log_unit = float(np.log(np.mean(self.encode(y))))
+        return out
+
+    def adapted(self, y: Any) -> Self:
+        out = copy.copy(self)
+        out._origin = self._link.inverse(np.log([np.mean(self.encode(y))]))
+        return out

@@ -62,9 +62,11 @@ class Beta(ScalarFamily):
     def _residual(self, xi: Array, y: Array, a: LogGamma1p, b: LogGamma1p) -> Array:
         """``logit y - psi(1 + a) + psi(1 + b)``."""
         logit = np.log(y) - np.log1p(-y)
-        if self.phi < _LARGE:
-            return logit - (a.digamma - b.digamma)
-        return (logit - xi) + log_minus_digamma1p(a.x) - log_minus_digamma1p(b.x)
+        small = np.less(self.phi, _LARGE)
+        direct = logit - (a.digamma - b.digamma)
+        if np.all(small):
+            return direct
+        return np.where(small, direct, (logit - xi) + log_minus_digamma1p(a.x) - log_minus_digamma1p(b.x))
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
         return self._log_prob(xi, y, *self._parts(xi))
@@ -72,11 +74,13 @@ class Beta(ScalarFamily):
     def _log_prob(self, xi: Array, y: Array, logistic: SoftplusTerms, a: LogGamma1p, b: LogGamma1p) -> Array:
         phi, log_y, log_rest = np.asarray(self.phi, dtype=float), np.log(y), np.log1p(-y)
         log_ab = np.log(phi) - logistic.value - logistic.mirrored  # log(a b/phi)
-        if phi < _LARGE:
-            head = log_ab + (np.log(phi) + gammaln(phi)) - (log_y + log_rest)
-            return head - a.value - b.value + a.x * log_y + b.x * log_rest
+        small = phi < _LARGE
+        head = log_ab + (np.log(phi) + gammaln(phi)) - (log_y + log_rest)
+        direct = head - a.value - b.value + a.x * log_y + b.x * log_rest
+        if np.all(small):
+            return direct
         peak = 0.5 * log_ab - HALF_LOG_2PI + stirling_error(phi) - stirling_error(a.x) - stirling_error(b.x)
-        return peak - log_y - log_rest - self._divergence(xi, y)
+        return np.where(small, direct, peak - log_y - log_rest - self._divergence(xi, y))
 
     def _score(self, xi: Array, y: Array, logistic: SoftplusTerms, a: LogGamma1p, b: LogGamma1p) -> Array:
         mu, rest = logistic.slope, logistic.complement

@@ -100,12 +100,12 @@ class Categorical(Multinomial):
         d_mean, d_var = (np.einsum("nj,njk->nk", y, d) / p[:, None] for d in (E.d_mean_mean, E.d_mean_var))
         return np.log(p), d_mean, d_var
 
-    def expected_moment(self, mean: Array, cov: Array) -> Array | None:
+    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, None] | None:
         """Class probabilities of independent latents, by integrals in one dimension; None where some correlate."""
         var = np.einsum("njj->nj", cov)
         if np.any(cov != var[:, None, :] * np.eye(mean.shape[1])):
             return None
-        return expected_logsumexp(mean, var).d_mean
+        return expected_logsumexp(mean, var).d_mean, None
 
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         return softmax(eta)

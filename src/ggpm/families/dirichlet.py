@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Self
@@ -11,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, gammaln, log_expit
 
-from ggpm.data.checks import as_numbers, check_positive
-from ggpm.data.text import Hint, Message
-from ggpm.families.base import Array, Family
+from ggpm.families.base import Array
+from ggpm.families.composition import Composition, Zeros
 from ggpm.families.curvature import NU2_MAX, Marginals, RankOne
+from ggpm.families.dirichlet_multinomial import log_dirichlet_draws
 from ggpm.families.links import LINKS, Link
 from ggpm.families.special import LogGamma1p, SoftplusTerms, digamma_increment, information_gap, sum_of_others
 from ggpm.families.special.stable import excess_log, log_minus_digamma, stirling_error
-from ggpm.families.support import Simplex, Support
 
 _TINY = 1e-290  # alpha below it is set to it: exp(eta) is about to underflow to zero, where no density exists
 # The density around y = alpha/S is narrower than the rounding of y from about here on: S eps^2 is of order one.
@@ -27,7 +25,6 @@ _LARGEST = 1e30
 # rounding of numbers of the size of log Gamma(64) there; beyond, terms that nearly cancel are combined by hand.
 _ORDINARY = 1e-5, 64.0
 _SMALL_GAP = 0.01  # a difference from one that is larger has lost two digits at most
-_SAME_TOTAL = 0.01  # sums of rows that differ by no more than this share are one total: percentages are often rounded
 
 
 class _Terms(NamedTuple):
@@ -55,7 +52,7 @@ class _Terms(NamedTuple):
         return rows, np.broadcast_to(self.alpha, shape)[rows], np.broadcast_to(y, shape)[rows]
 
 
-class Dirichlet(Family):
+class Dirichlet(Composition):
     """Compositions: rows of d positive parts that sum to one.
 
     ========  ==========================================================================================
@@ -76,8 +73,8 @@ class Dirichlet(Family):
     zeros : "error", "additive" or "squeeze"
         What to do about parts that are exactly zero, where log y does not exist. "additive" turns every row
         into (y + zeros_epsilon)/(1 + d zeros_epsilon); "squeeze" into (y (n - 1) + 1/d)/n with n the number
-        of rows that were fitted (Smithson and Verkuilen 2006). Both act on all rows, and densities are those
-        of the changed rows.
+        of rows that were fitted (Smithson and Verkuilen 2006). Both act on all rows, and are undone in
+        predictions, intervals and samples, where what falls below zero is zero; densities are per unit of y as given.
     zeros_epsilon : float
         What "additive" adds to every part.
     closure : bool
@@ -95,14 +92,10 @@ class Dirichlet(Family):
     array([25., 75.])
     """
 
-    latent_dim = 0
-    _n_rows: int | None = None
-    _total: float = 1.0  # what the parts of a row sum to in the user's units
-
     def __init__(
         self,
         link: Literal["softplus", "exp"] = "softplus",
-        zeros: Literal["error", "additive", "squeeze"] = "error",
+        zeros: Zeros = "error",
         zeros_epsilon: float = 1e-3,
         closure: bool = False,
     ):
@@ -110,10 +103,6 @@ class Dirichlet(Family):
         self.zeros = zeros
         self.zeros_epsilon = zeros_epsilon
         self.closure = closure
-
-    @property
-    def support(self) -> Support:
-        return Simplex(columns=self.latent_dim or None, total=self._total)
 
     @property
     def _link(self) -> Link:
@@ -124,61 +113,15 @@ class Dirichlet(Family):
     # ---- data --------------------------------------------------------------------------------------------
     def resolve(self, y: Any) -> Self:
         _ = self._link
-        check_positive(self.zeros_epsilon, "zeros_epsilon")
-        rows = self.encode(y)
-        out = super().resolve(self.decode(rows))
-        out.latent_dim, out._n_rows = rows.shape[1], rows.shape[0]
-        if self.closure:
-            out._total = _common_total(np.asarray(y, dtype=float).sum(axis=1))
-        return out
-
-    def with_rows(self, n: int) -> Self:
-        out = copy.copy(self)
-        out._n_rows = n
+        out = super().resolve(y)
+        out.latent_dim = out._parts or 0
         return out
 
     def encode(self, y: Any) -> Array:
-        if self.zeros not in ("error", "additive", "squeeze"):
-            raise ValueError(f"zeros must be 'error', 'additive' or 'squeeze'; got {self.zeros!r}.")
-        out = self.support.validate(self._closed(y))
-        out = out / out.sum(axis=-1, keepdims=True)  # the support allows sums that are rounded
-        d = out.shape[-1]
-        if self.zeros == "additive":
-            return (out + self.zeros_epsilon) / (1.0 + d * self.zeros_epsilon)
-        if self.zeros == "squeeze":
-            n = self._n_rows or len(out)
-            return (out * (n - 1.0) + 1.0 / d) / n
-        zero = np.flatnonzero((out == 0).any(axis=-1))
-        if zero.size:
-            shown = ", ".join(map(str, zero[:5])) + (", ..." if zero.size > 5 else "")
-            raise ValueError(
-                Message(
-                    f"y must be compositions with positive parts; got zeros in {zero.size} row(s) (row {shown}), "
-                    "where log y is -infinity. Try ",
-                    Hint('Dirichlet(zeros="additive")', "zeros", "additive"),
-                    ", which adds ",
-                    Hint("zeros_epsilon", "zeros_epsilon", self.zeros_epsilon),
-                    " to each part, or ",
-                    Hint('Dirichlet(zeros="squeeze")', "zeros", "squeeze"),
-                    ", which shrinks all rows towards the centre by 1/n.",
-                )
-            )
-        return out
-
-    def _closed(self, y: Any) -> Any:
-        if not self.closure:
-            return y
-        amounts = as_numbers(y, "y", "amounts, one column per part")
-        if amounts.ndim != 2 or not np.all(np.isfinite(amounts)) or np.any(amounts < 0):
-            return y  # the support names the fault
-        total = amounts.sum(axis=-1, keepdims=True)
-        if np.any(total == 0):
-            row = int(np.argwhere(total[:, 0] == 0)[0][0])
-            raise ValueError(f"y must be amounts with positive sums; row {row} is all zeros. Drop such rows.")
-        return amounts / total * self._total
+        return self.shares(y)
 
     def decode(self, y: Array) -> Array:
-        return y * self._total
+        return self.amounts(y, whole=False)  # quantiles are of each part alone
 
     # ---- density -----------------------------------------------------------------------------------------
     def _alpha(self, eta: Array) -> Array:
@@ -211,8 +154,8 @@ class Dirichlet(Family):
         d = t.alpha.shape[-1]
         ones = np.ones(d)
         value = t.total.value - np.log(t.S) + (np.log(t.alpha) - t.parts.value) @ ones
-        # per unit of the total: a density over d - 1 parts
-        value = value + np.einsum("...j,...j->...", t.alpha, log_y) - (log_y @ ones + (d - 1) * math.log(self._total))
+        # per unit of the user's: a density over d - 1 parts
+        value = value + np.einsum("...j,...j->...", t.alpha, log_y) - (log_y @ ones + (d - 1) * math.log(self.unit))
         return self._with_careful_rows(value, t.ordinary, t.alpha, y)
 
     def _with_careful_rows(self, value: Array, ordinary: NDArray[np.bool_], alpha: Array, y: Array) -> Array:
@@ -231,7 +174,7 @@ class Dirichlet(Family):
         fit = S[..., 0] * excess_log(alpha / S, y, log_b=log_y).sum(axis=-1)
         S = S[..., 0]
         parts = 0.5 * np.log(alpha) - stirling_error(alpha)
-        head = stirling_error(S) - 0.5 * np.log(S) - (d - 1) * math.log(math.sqrt(2.0 * math.pi) * self._total)
+        head = stirling_error(S) - 0.5 * np.log(S) - (d - 1) * math.log(math.sqrt(2.0 * math.pi) * self.unit)
         value = head + parts.sum(axis=-1) - fit - log_y.sum(axis=-1)
         return np.where(S > _LARGEST, -np.inf, value)
 
@@ -241,7 +184,7 @@ class Dirichlet(Family):
         ones = np.ones(d)
         S = alpha @ ones
         value = gammaln(S) - gammaln(alpha) @ ones + np.einsum("...j,...j->...", alpha, log_y)
-        value = value - (log_y @ ones + (d - 1) * math.log(self._total))
+        value = value - (log_y @ ones + (d - 1) * math.log(self.unit))
         ordinary = (_ORDINARY[1] > S) & (alpha.min(axis=-1) > _ORDINARY[0] * S)
         return self._with_careful_rows(value, ordinary, alpha, y)
 
@@ -316,12 +259,6 @@ class Dirichlet(Family):
         alpha = self._alpha(eta)
         return alpha / alpha.sum(axis=-1, keepdims=True)
 
-    def point(self, moment: Array) -> Array:
-        return self.decode(moment)
-
-    def variance(self, moment: Array, within: Array, between: Array) -> Array:
-        return (within + between) * self._total**2
-
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         alpha = self._alpha(eta)
         S = alpha.sum(axis=-1, keepdims=True)
@@ -336,9 +273,9 @@ class Dirichlet(Family):
         return alpha, gammaln(alpha).sum(axis=-1) - gammaln(alpha.sum(axis=-1))
 
     def statistic(self, y: Array) -> tuple[Array, Array]:
-        """log y, and -sum_j log y_j per unit of the total."""
+        """log y, and -sum_j log y_j per unit of the user's y."""
         log_y = np.log(y)
-        return log_y, -log_y.sum(axis=-1) - (y.shape[-1] - 1) * math.log(self._total)
+        return log_y, -log_y.sum(axis=-1) - (y.shape[-1] - 1) * math.log(self.unit)
 
     def part_log_prob(self, eta: Array, z: Array) -> Array:
         """Log densities of the logits of the parts, which are beta variables, at every node."""
@@ -356,20 +293,13 @@ class Dirichlet(Family):
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         alpha = self._alpha(eta)
-        # log of a gamma variate: G(alpha) = G(alpha + 1) U^(1/alpha), which underflows only after normalising
-        log_g = np.log(rng.standard_gamma(alpha + 1.0)) - rng.standard_exponential(alpha.shape) / alpha
+        log_g = log_dirichlet_draws(alpha, rng)
         # a part below the smallest float would be a zero, which has no density
         parts = np.exp(np.maximum(log_g - log_g.max(axis=-1, keepdims=True), -700.0))
-        return self.decode(parts / parts.sum(axis=-1, keepdims=True))
+        return self.amounts(parts / parts.sum(axis=-1, keepdims=True))
 
     def loss(self, y: Array, prediction: Array) -> Array:
-        return excess_log(y, prediction / self._total).sum(axis=-1)  # KL(y || prediction)
-
-
-def _common_total(sums: Array) -> float:
-    """Common sum of all rows, to six digits (the rest is rounding), or 1 if they differ."""
-    middle = float(np.median(sums))
-    return float(f"{middle:.6g}") if np.all(np.abs(sums - middle) <= _SAME_TOTAL * middle) else 1.0
+        return self._divergence(y, prediction)
 
 
 def _careful_score(alpha: Array, y: Array) -> Array:

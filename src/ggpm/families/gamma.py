@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import gammainc
 
-from ggpm.families.base import Array, DispersedMean
+from ggpm.families.base import Array, PositiveMean
 from ggpm.families.special.stable import HALF_LOG_2PI, linear_minus_log, log_minus_digamma, moderate, stirling_error
 from ggpm.families.support import Positive
 
 
-class Gamma(DispersedMean):
+class Gamma(PositiveMean):
     """Positive numbers with mean mu and variance phi mu² (shape 1/phi).
 
     ========  =============================================================================

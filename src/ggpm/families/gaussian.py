@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any, Self
 
@@ -31,9 +32,13 @@ class Gaussian(Family):
 
     Parameters
     ----------
-    phi : float or array (d,)
-        Noise variance: one for all outputs, or one each.
+    phi : float or array (d,), optional
+        Noise variance: one for all outputs, or one each. None: one, which starts at the variance of the data, with
+        default bounds in that unit.
     phi_bounds : (low, high) or "fixed"
+
+    With the estimators' own kernel (``kernel=None``) the latent is centred at the mean of the data, and its variance
+    starts from theirs.
 
     Examples
     --------
@@ -45,7 +50,7 @@ class Gaussian(Family):
     _columns: int | None = None
     _flat = False  # whether y was given as (n,), and is to come back so
 
-    def __init__(self, phi: ArrayLike = 1.0, phi_bounds: Bounds = DEFAULT_BOUNDS):
+    def __init__(self, phi: ArrayLike | None = None, phi_bounds: Bounds = DEFAULT_BOUNDS):
         self.phi = phi
         self.phi_bounds = phi_bounds
 
@@ -54,22 +59,36 @@ class Gaussian(Family):
         return Real(columns=self._columns)
 
     def resolve(self, y: Any) -> Self:
-        out = super().resolve(y)
-        out._columns = out.latent_dim = d = self.encode(y).shape[1]
+        rows = self.encode(y)
+        out = super().resolve(y)._of_size(rows)
+        out = out._in_units(float(out.latent_variance))  # type: ignore[arg-type]
+        out._columns = out.latent_dim = d = rows.shape[1]
         out._flat = np.ndim(y) == 1
-        self._warn_of_scale(self.encode(y))
+        self._warn_of_scale(rows)
         if np.ndim(self.phi) and np.shape(self.phi) != (d,):
             raise ValueError(
                 f"phi must be one variance, or one for each of the {d} output(s); got {np.size(self.phi)}."
             )
         return out
 
+    def adapted(self, y: Any) -> Self:
+        out = copy.copy(self)
+        out._origin = self.encode(y).mean(axis=0)
+        return out
+
+    def _of_size(self, rows: Array) -> Self:
+        """A copy that knows the mean variance of the outputs; 1 for a constant one."""
+        out, variance = copy.copy(self), rows.var(axis=0)
+        variance = variance[variance > 0]
+        out.latent_variance = float(variance.mean()) if variance.size else 1.0
+        out.log_unit = 0.5 * float(np.log(variance).sum())
+        return out
+
     def _warn_of_scale(self, y: Array) -> None:
         """Default bounds suit outputs of order one; far from that the search would end at a bound in silence."""
         variance, middle = float(np.var(y)), float(np.max(np.abs(np.mean(y, axis=0)), initial=0.0))
-        if (
-            np.array_equal(self.phi_bounds, DEFAULT_BOUNDS) and not (variance == 0 or 1e-4 < variance < 1e4)
-        ) or middle > 1e4:
+        given = self.phi is not None and np.array_equal(self.phi_bounds, DEFAULT_BOUNDS)
+        if given and not (variance == 0 or 1e-4 < variance < 1e4):
             warnings.warn(
                 Message(
                     f"y has variance {variance:.3g} and mean up to {middle:.3g} in size; the default bounds suit "
@@ -89,7 +108,7 @@ class Gaussian(Family):
 
     @property
     def _variance(self) -> Array:
-        return np.asarray(self.phi, dtype=float)
+        return np.asarray(1.0 if self.phi is None else self.phi, dtype=float)
 
     def _noise(self, D: int) -> Array:
         """Covariance of the outputs given the latent, (D, D)."""

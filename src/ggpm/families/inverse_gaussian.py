@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any, Self
+
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-from ggpm.families.base import Array, DispersedMean
+from ggpm.families.base import Array, Bounds, PositiveMean
 from ggpm.families.special.stable import HALF_LOG_2PI
 from ggpm.families.support import Positive
 
 
-class InverseGaussian(DispersedMean):
+class InverseGaussian(PositiveMean):
     """Positive numbers with mean mu and variance phi mu³.
 
     ========  =============================================================================
@@ -24,8 +27,9 @@ class InverseGaussian(DispersedMean):
 
     Parameters
     ----------
-    phi : float
-        Dispersion.
+    phi : float, optional
+        Dispersion; phi times the mean is the squared coefficient of variation. None: start at 1/(mean of the data),
+        with default bounds in that unit.
     phi_bounds : (low, high) or "fixed"
     link : "log" or "softplus"
         How the latent value becomes the mean: ``exp(eta)`` or ``log(1 + exp(eta))``.
@@ -38,6 +42,13 @@ class InverseGaussian(DispersedMean):
     """
 
     support = Positive()
+
+    def __init__(self, phi: float | None = None, phi_bounds: Bounds = (1e-5, 1e5), link: str = "log"):
+        super().__init__(phi, phi_bounds, link)
+
+    def resolve(self, y: Any) -> Self:
+        out = super().resolve(y)
+        return out._in_units(math.exp(-out.log_unit))
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
         log_h = -HALF_LOG_2PI - 0.5 * np.log(self.phi) - 1.5 * np.log(y)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +11,8 @@ from ggpm.families.base import Array, Family
 from ggpm.families.curvature import Marginals, RankOne
 from ggpm.families.special import largest, log_softmax, softmax, sum_of_others
 from ggpm.families.special.logsumexp import Smoothed, expected_logsumexp
-from ggpm.families.special.stable import excess_log, moderate, stirling_error
+from ggpm.families.special.rising import log_factorial_remainder
+from ggpm.families.special.stable import excess_log, moderate
 from ggpm.families.support import CountVectors, Support
 
 
@@ -60,9 +60,9 @@ class Multinomial(Family):
         if moderate(N).all():
             return self._log_h(y) + np.einsum("...j,...j->...", log_pi, y)
         parts = np.where(y > 0, y, 1.0)
-        remainders = np.where(y > 0, _log_factorial_remainder(parts), 0.0).sum(axis=-1)
+        remainders = np.where(y > 0, log_factorial_remainder(parts), 0.0).sum(axis=-1)
         fit = excess_log(y / N[..., None], np.exp(log_pi), log_b=log_pi).sum(axis=-1)
-        return _log_factorial_remainder(N) - remainders - N * fit
+        return log_factorial_remainder(N) - remainders - N * fit
 
     def natural(self, eta: Array) -> tuple[Array, Array]:
         """theta = log pi, for which b is zero."""
@@ -136,8 +136,3 @@ class Multinomial(Family):
         N = y.sum(axis=-1, keepdims=True)
         p = prediction / prediction.sum(axis=-1, keepdims=True)  # proportions, also from expected counts
         return 2.0 * N[..., 0] * excess_log(y / N, p).sum(axis=-1)  # unit deviance
-
-
-def _log_factorial_remainder(n: Array) -> Array:
-    """``log n! - (n log n - n)`` for n > 0."""
-    return 0.5 * np.log(2.0 * math.pi * n) + stirling_error(n)

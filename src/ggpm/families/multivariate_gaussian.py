@@ -11,7 +11,7 @@ from scipy.linalg import solve_triangular
 
 from ggpm.families.base import Array, Bounds, Family
 from ggpm.families.curvature import Blocks, Curvature, Kronecker, Marginals
-from ggpm.families.gaussian import Gaussian
+from ggpm.families.gaussian import DEFAULT_BOUNDS, Gaussian
 from ggpm.families.special.stable import HALF_LOG_2PI
 
 
@@ -26,12 +26,14 @@ class MultivariateGaussian(Gaussian):
     U         phi^-1 in every row: one factorisation per eigenvalue under a shared kernel
     ========  ==========================================================================
 
-    Inside, phi = L L^T is held as the logarithms of the diagonal of L and the entries below it, row by row.
+    Inside, phi = L L^T is held as the logarithms of the diagonal of L and the entries below it, row by row; these
+    in units of the data where phi starts from them.
 
     Parameters
     ----------
     phi : array (d, d), optional
-        Covariance of the noise, positive definite. None: start at half the covariance of the data.
+        Covariance of the noise, positive definite. None: start at half the covariance of the data, with default bounds
+        in units of its variances.
     phi_bounds : (low, high) or "fixed"
         Bounds of the squared diagonal entries of L: the variances of each output given those before it. The
         entries below the diagonal stay within ±sqrt(high).
@@ -48,8 +50,9 @@ class MultivariateGaussian(Gaussian):
     expected_log_prob = Family.expected_log_prob  # type: ignore[assignment]
 
     _phi_ndims = (2,)
+    _sizes: Array | None = None
 
-    def __init__(self, phi: ArrayLike | None = None, phi_bounds: Bounds = (1e-5, 1e5)):
+    def __init__(self, phi: ArrayLike | None = None, phi_bounds: Bounds = DEFAULT_BOUNDS):
         self.phi = phi
         self.phi_bounds = phi_bounds
 
@@ -58,13 +61,18 @@ class MultivariateGaussian(Gaussian):
         self._check_phi()
         rows = self.encode(y)
         d = rows.shape[1]
-        out = copy.copy(self)
+        out = self._of_size(rows)
         out._columns = out.latent_dim = d
         out._flat = np.ndim(y) == 1
         if self.phi is None:
             out.phi = _half_covariance(rows)
+            out._sizes = np.sqrt(np.diag(out.phi))
+            if np.array_equal(self.phi_bounds, DEFAULT_BOUNDS):
+                sizes = np.diag(out.phi)
+                out.phi_bounds = (DEFAULT_BOUNDS[0] * sizes.min(), DEFAULT_BOUNDS[1] * sizes.max())
+                out.default_bounds = True
             if not isinstance(self.phi_bounds, str):
-                low, high = np.sqrt(np.asarray(self.phi_bounds, dtype=float))
+                low, high = np.sqrt(np.asarray(out.phi_bounds, dtype=float))
                 L = np.linalg.cholesky(out.phi)
                 L[np.diag_indices(d)] = np.clip(np.diag(L), low, high)
                 out.phi = L @ L.T
@@ -82,8 +90,8 @@ class MultivariateGaussian(Gaussian):
     def log_hyper(self) -> Array:
         if self.phi is None:
             return np.empty(0)
-        L = self._L
-        return np.concatenate([np.log(np.diag(L)), L[np.tril_indices(len(L), -1)]])
+        L = self._L / self._units[:, None]
+        return np.concatenate([np.log(np.diag(self._L)), L[np.tril_indices(len(L), -1)]])
 
     @property
     def log_hyper_bounds(self) -> Array:
@@ -93,16 +101,23 @@ class MultivariateGaussian(Gaussian):
         low, high = np.asarray(self.phi_bounds, dtype=float)
         d = len(self._L)
         diagonal = np.tile(0.5 * np.log([low, high]), (d, 1))
-        return np.vstack([diagonal, np.tile([-np.sqrt(high), np.sqrt(high)], (now.size - d, 1))])
+        most = np.sqrt(high) / self._units[np.tril_indices(d, -1)[0]]
+        return np.vstack([diagonal, np.stack([-most, most], axis=1)])
 
     def with_log_hyper(self, value: Array) -> Self:
         out = copy.copy(self)
         if value.size:
             d = len(self._L)
             L = np.diag(np.exp(value[:d]))
-            L[np.tril_indices(d, -1)] = value[d:]
+            rows, columns = np.tril_indices(d, -1)
+            L[rows, columns] = value[d:] * self._units[rows]
             out.phi = L @ L.T
         return out
+
+    @property
+    def _units(self) -> Array:
+        """Size of each output, in which its entries below the diagonal of L are held: 1 where phi was given."""
+        return np.ones(len(self._L)) if self._sizes is None else self._sizes
 
     @property
     def _L(self) -> Array:
@@ -134,7 +149,8 @@ class MultivariateGaussian(Gaussian):
         """Derivatives in `log_hyper` from those in the entries of L, (..., d, d) -> (..., p)."""
         L = self._L
         rows, columns = np.tril_indices(len(L), -1)
-        return np.concatenate([np.einsum("...jj->...j", dL) * np.diag(L), dL[..., rows, columns]], axis=-1)
+        below = dL[..., rows, columns] * self._units[rows]
+        return np.concatenate([np.einsum("...jj->...j", dL) * np.diag(L), below], axis=-1)
 
     # ---- density -------------------------------------------------------------------------------------------
     def log_prob(self, eta: Array, y: Array) -> Array:

@@ -48,9 +48,10 @@ class NegativeBinomial(DispersedMean):
 
     support = Counts()
 
-    def _half_deviance(self, y: Array, mu: Array) -> Array:
+    @staticmethod
+    def _half_deviance(y: Array, mu: Array, r: Array) -> Array:
         """``y log(y/mu) - (y + r) log((y + r)/(mu + r))``, r = 1/phi, in the form that does not cancel."""
-        r, diff = 1.0 / self.phi, y - mu
+        diff = y - mu
         poisson = excess_log(y, mu, diff) - excess_log(y + r, mu + r, diff)
         z = r * diff / (mu * (y + r))
         first = np.where(np.abs(z) < 0.5, xlog1py(y, np.maximum(z, -0.5)), xlogy(y, y * (mu + r) / (mu * (y + r))))
@@ -65,19 +66,19 @@ class NegativeBinomial(DispersedMean):
         return self.log_prob_and_score(xi, y)[0]
 
     def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
-        r, odds = 1.0 / self.phi, SoftplusTerms(xi + np.log(self.phi))  # softplus: log(1 + phi mu)
+        r, odds = np.asarray(1.0 / self.phi), SoftplusTerms(xi + np.log(self.phi))  # softplus: log(1 + phi mu)
         log_h = gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)
         direct = log_h - y * odds.mirrored - r * odds.value
-        value = otherwise(direct, moderate(y) & moderate(r), self._careful_log_prob, xi, y)
+        value = otherwise(direct, moderate(y) & moderate(r), self._careful_log_prob, xi, y, r)
         return value, y * odds.complement - r * odds.slope
 
-    def _careful_log_prob(self, xi: Array, y: Array) -> Array:
+    def _careful_log_prob(self, xi: Array, y: Array, r: Array) -> Array:
         # r/(r + y) times a binomial density in saddle-point form (Loader 2000): no term is larger than log p
-        r, k = 1.0 / self.phi, np.maximum(y, 1.0)
+        k = np.maximum(y, 1.0)
         peak = stirling_error(k + r) - stirling_error(k) - stirling_error(r) - HALF_LOG_2PI
         peak = peak + 0.5 * (np.log(r / (k + r)) - np.log(k))
-        none = r * log_expit(-(xi + np.log(self.phi)))
-        return np.where(y > 0, peak - self._half_deviance(k, np.exp(xi)), none)
+        none = r * log_expit(np.log(r) - xi)
+        return np.where(y > 0, peak - self._half_deviance(k, np.exp(xi), r), none)
 
     def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         t, s = self._odds(xi)
@@ -108,7 +109,7 @@ class NegativeBinomial(DispersedMean):
         k = np.floor(y)
         (t, s), r, above = self._odds(self._link(eta[..., 0])), 1.0 / self.phi, np.maximum(k, 0.0) + 1.0
         # two forms of one function: the second keeps its digits where s is next to one, and takes ten times as long
-        below = betainc(r, above, s) if moderate(r) else betaincc(above, r, t)
+        below = betainc(r, above, s) if np.all(moderate(r)) else betaincc(above, r, t)
         return np.where(k < 0, 0.0, below)
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
@@ -119,4 +120,4 @@ class NegativeBinomial(DispersedMean):
         # unit deviance at this phi; a mean of zero is right about zeros and infinitely wrong about the rest
         positive = np.where(prediction > 0, prediction, 1.0)
         zero = np.where(y > 0, np.inf, 0.0)
-        return np.where(prediction > 0, 2.0 * self._half_deviance(y, positive), zero)
+        return np.where(prediction > 0, 2.0 * self._half_deviance(y, positive, 1.0 / self.phi), zero)

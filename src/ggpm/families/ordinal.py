@@ -220,10 +220,10 @@ class Ordinal(ScalarFamily):
         rows, cuts = np.arange(len(mean)), np.concatenate([[-np.inf], np.asarray(self.phi, dtype=float), [np.inf]])
         return truncated_log_mass(edges[rows, level], edges[rows, level + 1], (cuts[level + 1] - cuts[level]) / scale)
 
-    def expected_moment(self, mean: Array, cov: Array) -> Array:
+    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, None]:
         edges, scale = self._smoothed(mean, cov)
         widths = np.concatenate([[np.inf], np.diff(np.asarray(self.phi, dtype=float)), [np.inf]])
-        return np.exp(truncated_log_mass(edges[:, :-1], edges[:, 1:], widths / scale[:, None]))
+        return np.exp(truncated_log_mass(edges[:, :-1], edges[:, 1:], widths / scale[:, None])), None
 
     def constant(self, y: Array, weight: Array | None = None) -> Array:
         counts = np.bincount(y.astype(int), weights=weight, minlength=np.size(self.phi) + 1)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,9 @@ class Partial(Wrapped):
             raise ValueError("every row of y has missing parts: at least one must be whole.")
         return cls(family.resolve(y[~partial]).with_rows(len(y)))
 
+    def adapted(self, y: Any) -> Self:
+        return type(self)(self.base.adapted(np.asarray(y)[~partly_missing(y)]))
+
     # ---- y ---------------------------------------------------------------------------------------------------------
     def encode(self, y: Any) -> Array:
         values = np.asarray(y, dtype=float)
@@ -116,7 +119,7 @@ class Partial(Wrapped):
         small: Any = copy.copy(self.base)
         small.latent_dim = k
         if isinstance(small, Dirichlet):
-            small.closure = False
+            small.closure, small._parts = False, k
         if isinstance(small, Gaussian):
             small._columns, small._flat = k, False
             if np.ndim(small.phi) and present is not None:

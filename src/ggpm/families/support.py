@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, log_expit
 
 from ggpm.data.checks import as_numbers
 from ggpm.data.text import Hint, Message
@@ -148,8 +148,12 @@ class UnitInterval(Support):
         return rng.beta(2.0, 3.0, size=n)
 
     def rule(self, log_density: LogDensity, like: Array) -> Rule:
-        # beyond 36, expit(t) is the float 1
-        return integration.line(log_density, lambda t: (expit(t[:, 0]), np.log(expit(t) * expit(-t))[:, 0]), 36.0)
+        def chart(t: Array) -> tuple[Array, Array]:
+            # beyond 36, expit(t) is the float 1; numbers next to 0 have no such end
+            inside = np.where(t[:, 0] < 36.0, t[:, 0], 0.0)
+            return expit(inside), np.where(t[:, 0] < 36.0, log_expit(inside) + log_expit(-inside), -np.inf)
+
+        return integration.line(log_density, chart, 300.0)
 
 
 def _check_counts(out: Array, what: str) -> Array:
@@ -400,6 +404,7 @@ class Simplex(Support):
     columns: int | None = None
     total: float = 1.0
     atol: float = 1e-6
+    family: str = "Dirichlet"  # class whose option a message names
 
     def validate(self, y: Any) -> Array:
         what = f"compositions (rows of positive parts that sum to {self.total:g})"
@@ -414,7 +419,7 @@ class Simplex(Support):
                 Message(
                     f"y must be {what}; row {row} sums to {total[row]:.6g} ({int(off.sum())} row(s) are off). "
                     "For percentages or raw amounts use ",
-                    Hint("Dirichlet(closure=True)", "closure", True),
+                    Hint(f"{self.family}(closure=True)", "closure", True),
                     ", which divides every row by its sum.",
                 )
             )

@@ -61,6 +61,9 @@ class Wishart(Family):
 
     latent_dim = 0
     _p: int | None = None
+    _scale: Array | None = (
+        None  # standard deviation of each variable, in the user's unit, that encoded matrices have as 1
+    )
 
     _phi_ndims = (0,)
 
@@ -83,6 +86,22 @@ class Wishart(Family):
         if not out.phi > p - 1 or not math.isfinite(out.phi):
             raise ValueError(f"phi must be degrees of freedom above p - 1 = {p - 1}; got {self.phi!r}.")
         return out
+
+    def adapted(self, y: Any) -> Self:
+        """Measure every variable in units of its own, so that all latents are of order one."""
+        rows, out = self.encode(y), copy.copy(self)
+        out._scale = np.sqrt(np.einsum("njj->j", rows) / len(rows))
+        out.log_unit = (rows.shape[1] + 1.0) * float(np.log(out._scale).sum())
+        return out
+
+    def encode(self, y: Any) -> Array:
+        return self._in_scale(super().encode(y), -1)
+
+    def decode(self, y: Array) -> Array:
+        return self._in_scale(y, 1)
+
+    def _in_scale(self, y: Array, power: int) -> Array:
+        return y if self._scale is None else y * np.outer(self._scale, self._scale) ** power
 
     # ---- hyperparameters: the excess over the least degrees of freedom -------------------------------------
     @property
@@ -158,7 +177,10 @@ class Wishart(Family):
         constant = 0.5 * (j + 1) * math.log(phi / 2.0) - (x - 0.5) * np.log1p(-j / phi) - 0.5 * j
         constant = constant - HALF_LOG_2PI - stirling_error(x)
         head = float(constant.sum()) - 0.25 * p * (p - 1) * math.log(math.pi)
-        return head - 0.5 * phi * stein - 0.5 * (p + 1) * log_det_y
+        volume = (
+            0.0 if self._scale is None else (p + 1.0) * float(np.log(self._scale).sum())
+        )  # per unit of the user's y
+        return head - 0.5 * phi * stein - 0.5 * (p + 1) * log_det_y - volume
 
     def _u(self, w: Array, v: Array, s: Array) -> Array:
         return float(self.phi) * self._pack(0.5 * (w * s - 1.0), w[..., None, :] * v)
@@ -266,9 +288,15 @@ class Wishart(Family):
         A = np.tril(rng.standard_normal(R.shape), -1)
         A[..., range(p), range(p)] = np.sqrt(rng.chisquare(phi - np.arange(p), size=R.shape[:-1]))
         root = R @ A / math.sqrt(phi)
-        return root @ np.swapaxes(root, -1, -2)
+        return self.decode(root @ np.swapaxes(root, -1, -2))
+
+    def point(self, moment: Array) -> Array:
+        return self.decode(moment)
+
+    def variance(self, moment: Array, within: Array, between: Array) -> Array:
+        return self._in_scale(within + between, 2)
 
     def loss(self, y: Array, prediction: Array) -> Array:
         # unit deviance: Stein's divergence tr(M^-1 y) - log |M^-1 y| - p
-        ratio = np.linalg.solve(prediction, y)
+        ratio = np.linalg.solve(self._in_scale(prediction, -1), y)
         return np.einsum("...jj->...", ratio) - np.linalg.slogdet(ratio)[1] - y.shape[-1]

@@ -39,6 +39,18 @@ class Wrapped(Family):
         return self.base.phi_bounds
 
     @property
+    def log_unit(self) -> float:  # type: ignore[override]
+        return self.base.log_unit
+
+    @property
+    def latent_variance(self) -> float | tuple[float, ...]:  # type: ignore[override]
+        return self.base.latent_variance
+
+    @property
+    def origin(self) -> Array:
+        return self.base.origin
+
+    @property
     def log_hyper(self) -> Array:
         return self.base.log_hyper
 

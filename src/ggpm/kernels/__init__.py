@@ -1,8 +1,19 @@
 """Scikit-learn's kernels with pullbacks: from the cotangent of a kernel matrix to the gradient of an objective."""
 
-from ggpm.kernels.columns import Category, Cyclic, On, Sphere, category_columns, placed, summands, used_columns
+from ggpm.kernels.columns import (
+    Category,
+    Cyclic,
+    On,
+    Sphere,
+    category_columns,
+    chosen_columns,
+    placed,
+    summands,
+    unit_vectors,
+    used_columns,
+)
 from ggpm.kernels.defaults import default_kernel, median_distance, shorter_starts
-from ggpm.kernels.distances import Distances
+from ggpm.kernels.distances import Distances, Pairs
 from ggpm.kernels.evaluation import (
     KernelEvaluation,
     RowVariance,
@@ -16,7 +27,8 @@ from ggpm.kernels.evaluation import (
 )
 
 __all__ = [
-    "Category", "Cyclic", "Distances", "KernelEvaluation", "On", "RowVariance", "Sphere", "category_columns",
-    "default_kernel", "diag", "diag_pullback", "evaluate", "log_bounds", "log_hyper", "median_distance", "placed",
-    "resolve_kernel", "shorter_starts", "summands", "used_columns", "with_log_hyper",
+    "Category", "Cyclic", "Distances", "KernelEvaluation", "On", "Pairs", "RowVariance", "Sphere", "category_columns",
+    "chosen_columns", "default_kernel", "diag", "diag_pullback", "evaluate", "log_bounds", "log_hyper",
+    "median_distance", "placed", "resolve_kernel", "shorter_starts", "summands", "unit_vectors", "used_columns",
+    "with_log_hyper",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.columns import Columns
-from ggpm.kernels.distances import Distances
+from ggpm.kernels.distances import Distances, Pairs
 from ggpm.kernels.pullbacks import (
     NODES,
     Array,
@@ -28,7 +28,18 @@ from ggpm.kernels.pullbacks import (
     node,
 )
 
-__all__ = ["Category", "Cyclic", "On", "Sphere", "category_columns", "placed", "summands", "used_columns"]
+__all__ = [
+    "Category",
+    "Cyclic",
+    "On",
+    "Sphere",
+    "category_columns",
+    "chosen_columns",
+    "placed",
+    "summands",
+    "unit_vectors",
+    "used_columns",
+]
 
 Names = str | int | Sequence[str | int]
 Bounds = tuple[float, float] | str
@@ -39,8 +50,12 @@ def listed(columns: Names) -> list[str | int]:
     return [columns] if isinstance(columns, str | int | np.integer) else list(columns)
 
 
-def _chosen(X: Any, columns: Names, at: Sequence[int] | None) -> Any:
-    """The columns of X, an array or a data frame, that a kernel looks at."""
+def chosen_columns(X: Any, columns: Names, at: Sequence[int] | None) -> Any:
+    """The columns of X, an array or a data frame, that a kernel looks at.
+
+    >>> chosen_columns(np.array([[1.0, 2.0, 3.0]]), 2, None)
+    array([[3.]])
+    """
     names = listed(columns)
     if at is None and hasattr(X, "columns"):
         if all(isinstance(name, str) for name in names):
@@ -109,7 +124,7 @@ class On(sk.Kernel):
         return self.kernel.bounds
 
     def _part(self, X: Any) -> Any:
-        return _chosen(X, self.columns, self.at)
+        return chosen_columns(X, self.columns, self.at)
 
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
         if eval_gradient:
@@ -159,8 +174,8 @@ class Category(sk.NormalizedKernelMixin, sk.Kernel):
         self.at = at
 
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
-        rows = _chosen(X, self.columns, self.at)
-        K = _equal(rows, rows if Y is None else _chosen(Y, self.columns, self.at))
+        rows = chosen_columns(X, self.columns, self.at)
+        K = _equal(rows, rows if Y is None else chosen_columns(Y, self.columns, self.at))
         return (K, np.empty((*K.shape, 0))) if eval_gradient else K
 
     def is_stationary(self) -> bool:
@@ -306,7 +321,7 @@ class OnNode(Node):
 
     def __init__(self, kernel: Any, points: Distances) -> None:
         self.kernel, self.points = kernel, points
-        _chosen(points.rows[:1], kernel.columns, kernel.at)  # says it where names are not known
+        chosen_columns(points.rows[:1], kernel.columns, kernel.at)  # says it where names are not known
         self.at = tuple(int(j) for j in (listed(kernel.columns) if kernel.at is None else kernel.at))
         self.inner = node(kernel.kernel, points.part(self.at))
         self.size = self.inner.size
@@ -343,10 +358,13 @@ class OnNode(Node):
 class CategoryNode(Node):
     def __init__(self, kernel: Any, points: Distances) -> None:
         super().__init__(kernel, points)
-        self.rows = _chosen(points.rows, kernel.columns, kernel.at)
-        self.columns = self.rows if points.square else _chosen(points.columns, kernel.columns, kernel.at)
+        self.rows = chosen_columns(points.rows, kernel.columns, kernel.at)
+        self.columns = self.rows if points.square else chosen_columns(points.columns, kernel.columns, kernel.at)
 
     def value(self, rows: slice, out: Array | None = None) -> Block:
+        if isinstance(self.points, Pairs):
+            first, second = (self.rows[numbers[rows]] for numbers in (self.points.first, self.points.second))
+            return np.all(first == second, axis=-1).astype(np.float64)
         return _equal(self.rows[rows], self.columns, out)
 
     def pull(self, rows: slice, G: Array, value: Block | None, inputs: bool) -> Pulled:

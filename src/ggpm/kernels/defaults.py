@@ -20,13 +20,13 @@ DAY, YEAR = 24.0, 8766.0  # hours
 CYCLES_LEAST, PHASES_LEAST = {DAY: 3.0, YEAR: 2.0}, 4
 
 
-def default_kernel(X: Array, columns: Columns, weight: Array | None = None) -> sk.Kernel:
+def default_kernel(X: Array, columns: Columns, weight: Array | None = None, variance: float = 1.0) -> sk.Kernel:
     """Kernel for ``kernel=None``: parts for numbers together, for every time and for every category, and a constant.
 
     Numbers alone have ``ConstantKernel() * RBF() + ConstantKernel()`` with the `median_distance` of X as the length
     scale to start from; its default bounds (1e-5, 1e5) are kept while they leave three decades on either side of that,
     and otherwise moved along with it. A time has an RBF of its own, and a cycle of a day or a year where it shows
-    several of them; a category has a level for each label.
+    several of them; a category has a level for each label. Constants start from ``variance``, with bounds in its unit.
 
     >>> X = np.array([[0.0, 0.0], [4000.0, 1.0], [8000.0, 1.0]])
     >>> default_kernel(X, Columns(2))
@@ -36,8 +36,12 @@ def default_kernel(X: Array, columns: Columns, weight: Array | None = None) -> s
     >>> default_kernel(X, Columns(2, ("height", "station"), kinds))
     1**2 * On(RBF(length_scale=4e+03), ['height']) + 1**2 * Category('station') + 1**2
     """
+
+    def constant() -> sk.ConstantKernel:
+        return sk.ConstantKernel(variance, (1e-5 * variance, 1e5 * variance))
+
     if columns.plain:
-        return sk.ConstantKernel() * _rbf(X, weight) + sk.ConstantKernel()
+        return constant() * _rbf(X, weight) + constant()
     name = list(range(columns.count)) if columns.names is None else list(columns.names)
     at: dict[str, list[int]] = {kind: [] for kind in ("number", "category", "time")}
     for j, kind in enumerate(columns.kinds):
@@ -49,7 +53,7 @@ def default_kernel(X: Array, columns: Columns, weight: Array | None = None) -> s
         parts.append(On(_rbf(X[:, [j]], weight), name[j]))
         parts += [On(Cyclic(period), name[j]) for period in (DAY, YEAR) if _shows(X[:, j], period)]
     parts += [Category(name[j]) for j in at["category"]]
-    return reduce(add, [sk.ConstantKernel() * part for part in parts]) + sk.ConstantKernel()
+    return reduce(add, [constant() * part for part in parts]) + constant()
 
 
 def _rbf(X: Array, weight: Array | None) -> sk.RBF:

@@ -194,18 +194,25 @@ class RowVariance:
 
 
 def resolve_kernel(
-    kernel: Any, latent_dim: int, X: Array, columns: Columns | None = None, weight: Array | None = None
+    kernel: Any,
+    latent_dim: int,
+    X: Array,
+    columns: Columns | None = None,
+    weight: Array | None = None,
+    variance: float | tuple[float, ...] = 1.0,
 ) -> list[sk.Kernel]:
     """Kernels of the latent dimensions, as fresh clones with their columns found: one that all share, or one for each.
 
-    None means `default_kernel`, with its scale from rows of some weight.
+    None means `default_kernel`, with its scale from rows of some weight and its variances from ``variance``; several of
+    these ask for one kernel each.
 
     >>> resolve_kernel(None, 3, np.array([[0.0], [4000.0], [8000.0]]))
     [1**2 * RBF(length_scale=4e+03) + 1**2]
     """
     columns = Columns(X.shape[1]) if columns is None else columns
     if kernel is None:
-        return [placed(default_kernel(X, columns, weight), columns)]
+        variances = variance if isinstance(variance, tuple) else (variance,)
+        return [placed(default_kernel(X, columns, weight, v), columns) for v in variances]
     if isinstance(kernel, list | tuple):
         for j, member in enumerate(kernel):
             _check_kernel(member, f"kernel[{j}]")

@@ -13,11 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 from scipy.special import gamma, kv
 from sklearn.gaussian_process import kernels as sk
 
-from ggpm.kernels.distances import Distances
+from ggpm.kernels.distances import Distances, Pairs
 from ggpm.kernels.linalg import product, sum_of_products
 
 Array = NDArray[np.float64]
@@ -106,12 +105,11 @@ class WhiteNode(Node):
         return self.add_to(rows, out)
 
     def add_to(self, rows: slice, block: Array) -> Array:
-        if self.points.square:
-            np.einsum("ii->i", block[:, rows])[...] += self.kernel.noise_level  # a view of the diagonal of K
+        self.points.add_own(rows, block, self.kernel.noise_level)
         return block
 
     def pull(self, rows: slice, G: Array, value: Block | None, inputs: bool) -> Pulled:
-        return self.diag_pull(np.diagonal(G[:, rows]) if self.points.square else np.zeros(0)), None
+        return self.diag_pull(np.array([self.points.own_sum(rows, G)])), None
 
     def diag_pull(self, g: Array) -> Array:
         return np.array([self.kernel.noise_level * g.sum()] if self.size else [])
@@ -174,7 +172,7 @@ class Stationary(Node):
         """Squared distances (n, m), shared if isotropic, and the factor that makes them r²."""
         if self.scale.ndim == 0:
             return self.points.squared, float(self.scale) ** -2
-        return cdist(*self.scaled_points, metric="sqeuclidean"), 1.0  # centred: x/l far from 0 loses digits
+        return self.points.scaled(self.scale), 1.0
 
     def value(self, rows: slice, out: Array | None = None) -> Array:
         squared, factor = self.squared
@@ -203,6 +201,9 @@ class Stationary(Node):
 
     def _squared_differences(self, rows: slice, H: Array) -> Array:
         """``sum_ij H_ij (a_if - b_jf)²`` for every feature f, with a and b in length scales."""
+        if isinstance(self.points, Pairs):
+            features = enumerate(self.scale)
+            return np.array([sum_of_products(H, (self.points.differences(f, rows) / l) ** 2) for f, l in features])
         A, B = self.scaled_points[0][rows], self.scaled_points[1]
         sums = H.sum(axis=1) @ A**2 + H.sum(axis=0) @ B**2 - 2.0 * np.einsum("if,if->f", A, product(H, B))
         for f in np.flatnonzero(~self._near):
@@ -477,6 +478,8 @@ class Other(Node):
         return K
 
     def call(self, kernel: Any) -> Any:
+        if isinstance(self.points, Pairs):
+            return self.points.call(kernel)
         return kernel(self.points.X) if self.points.square else kernel(self.points.X, self.points.Z)
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ggpm.families.base import Family
+from ggpm.families.logistic_normal import LogisticNormal
 from ggpm.fields.base import Field
 from ggpm.fields.dense import DenseField
 from ggpm.kernels.linalg import available_memory
@@ -16,8 +17,8 @@ TYPICAL_NODES = {1: 5, 2: 16, 3: 64}  # of training rows; the smallest sparse gr
 
 
 def gaussian(family: Family) -> bool:
-    """Whether outputs are Gaussian given the latent, so that every expansion is exact."""
-    return family.has("predictive_normal")
+    """Whether outputs, or their log-ratios, are Gaussian given the latent, so that every expansion is exact."""
+    return family.has("predictive_normal") or isinstance(family, LogisticNormal)
 
 
 def choose(family: Family, field: Field) -> Rule:

@@ -41,7 +41,7 @@ class Fit:
     evidence: Evidence
     """Family, kernels, site rule and rows, at the learned hyperparameters."""
     posterior: Any
-    """Posterior that gives the latent at new rows: a `DensePosterior` or an `InducingPosterior`."""
+    """Posterior that gives the latent at new rows: of the class that the field has for it."""
     log_evidence: float
     n_iter: int
     """Iterations of the search for hyperparameters."""

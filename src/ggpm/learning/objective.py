@@ -190,9 +190,11 @@ class WarmObjective:
 
 def search(objective: WarmObjective, theta: Array, **settings: Any) -> Optimum:
     """The maximum of an objective over theta; settings are those of `maximise`."""
+    evidence = objective.evidence
     return maximise(
-        objective, theta, objective.evidence.bounds, inverse_hessian=lambda: objective.inverse_hessian, **settings
-    )
+        objective, theta, evidence.bounds, inverse_hessian=lambda: objective.inverse_hessian,
+        zero=-evidence.field.n_rows * evidence.family.log_unit, **settings,
+    )  # fmt: skip
 
 
 def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Array, Array | None]:

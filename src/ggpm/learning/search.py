@@ -44,6 +44,7 @@ def maximise(
     ftol: float = 1e-9,
     inverse_hessian: Callable[[], Array | None] = lambda: None,
     report: Callable[[int, int, float], None] | None = None,
+    zero: float = 0.0,
 ) -> Optimum:
     """The best local maximum found from ``theta`` and from ``n_restarts`` random points within the bounds.
 
@@ -52,7 +53,8 @@ def maximise(
 
     ``inverse_hessian``, asked after the first evaluation, may know a guess of that of the negative objective near
     ``theta``. With it the first run starts with steps of the right size and direction; where no such step rises, the
-    run goes on without it.
+    run goes on without it. ``ftol`` is relative to the objective less ``zero``, its value that means nothing: that of
+    a unit in which densities are measured.
     """
     if n_restarts and not np.all(np.isfinite(bounds)):
         raise ValueError("n_restarts_optimizer > 0 needs finite bounds for every hyperparameter.")
@@ -64,7 +66,7 @@ def maximise(
     for number, start in enumerate(starts):
         tell = None if report is None else partial(report, number)
         try:
-            run = _Run(objective, start, bounds, not callable(optimizer), tell)
+            run = _Run(objective, start, bounds, not callable(optimizer), tell, zero)
         except np.linalg.LinAlgError:
             if best is None:
                 raise
@@ -79,8 +81,10 @@ def maximise(
 class _Run:
     """The negative objective as the optimiser sees it: scaled, clipped to the bounds, failures survived."""
 
-    def __init__(self, objective: Objective, start: Array, bounds: Array, scaled: bool, report: Callable | None):
-        self.objective, self.bounds, self.report = objective, bounds, report
+    def __init__(
+        self, objective: Objective, start: Array, bounds: Array, scaled: bool, report: Callable | None, zero: float
+    ):  # fmt: skip
+        self.objective, self.bounds, self.report, self.zero = objective, bounds, report, zero
         value, gradient = objective(start)
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
             raise np.linalg.LinAlgError("the objective is not finite at the start")
@@ -94,20 +98,21 @@ class _Run:
     def __call__(self, x: Array) -> tuple[float, Array]:
         x = np.clip(x, self.bounds[:, 0], self.bounds[:, 1])
         if np.array_equal(x, self._last[0]):
-            return -self.scale * self._last[1][0], -self.scale * self._last[1][1]
+            return -self.scale * (self._last[1][0] - self.zero), -self.scale * self._last[1][1]
         self.calls += 1
         try:
             value, gradient = self.objective(x)
             if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
                 raise np.linalg.LinAlgError("not finite")
         except np.linalg.LinAlgError:
-            return self.scale * (-self.worst + 1e3 * (1.0 + abs(self.worst))), np.zeros_like(x)
+            worst = self.worst - self.zero
+            return self.scale * (-worst + 1e3 * (1.0 + abs(worst))), np.zeros_like(x)
         self.worst = min(self.worst, value)
         if value > self.best:
             self.best, self.best_theta = value, x.copy()
         self._tell(value)
         self._last = x.copy(), (value, gradient)
-        return -self.scale * value, -self.scale * gradient
+        return -self.scale * (value - self.zero), -self.scale * gradient
 
     def _tell(self, value: float) -> None:
         if self.report is not None:
@@ -148,7 +153,7 @@ def _one_run(
             "maxiter": max_iter - n_iter,
             "maxcor": 20,
             "gtol": GTOL * run.scale,
-            "ftol": ftol * min(1.0, run.scale * max(1.0, abs(run.best))),
+            "ftol": ftol * min(1.0, run.scale * max(1.0, abs(run.best - run.zero))),
         },
     )
     # L-BFGS-B calls an exhausted line search abnormal; at a flat optimum it is the limit of rounding
@@ -178,7 +183,7 @@ def _preconditioned(run: _Run, inverse_hessian: Array, max_iter: int, ftol: floa
         step = np.zeros_like(theta)
         step[free] = _with_others_held(H, free) @ gradient[free]
         slope, t = float(step @ gradient), 1.0
-        if iteration and 0.5 * slope <= ftol * max(1.0, abs(value)):
+        if iteration and 0.5 * slope <= ftol * max(1.0, abs(value - run.zero)):
             message, converged = "what is left to gain is below ftol", True
             break
         if (length := np.max(np.abs(step))) > reach:
@@ -186,7 +191,7 @@ def _preconditioned(run: _Run, inverse_hessian: Array, max_iter: int, ftol: floa
         while t >= SHORTEST:
             trial = np.clip(theta + t * step, low, high)
             moved = trial - theta
-            rise = -run(trial)[0] - value
+            rise = run.zero - run(trial)[0] - value
             if rise >= SUFFICIENT * float(moved @ gradient) > 0:
                 break
             # the top of the parabola through what is known, within reason
@@ -203,7 +208,8 @@ def _preconditioned(run: _Run, inverse_hessian: Array, max_iter: int, ftol: floa
 def _with_others_held(H: Array, free: NDArray[np.bool_]) -> Array:
     """The inverse Hessian in some of the variables, from that in all of them (a Schur complement)."""
     cross = H[np.ix_(free, ~free)]
-    return H[np.ix_(free, free)] - cross @ np.linalg.solve(H[np.ix_(~free, ~free)], cross.T)
+    # by least squares: a singular guess has nothing to say about what is held
+    return H[np.ix_(free, free)] - cross @ np.linalg.lstsq(H[np.ix_(~free, ~free)], cross.T)[0]
 
 
 def _bfgs(H: Array, s: Array, y: Array) -> Array:

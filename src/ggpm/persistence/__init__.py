@@ -4,8 +4,8 @@ A file is a safetensors container: arrays (training rows, encoded y, sites) and,
 with everything else. A fitted posterior is determined by its kernels, the training rows, the sites' curvature and
 ``z = K^-1 m``; the factorisation behind predictive variances is computed again on first use, from the same numbers
 by the same code, hence with the same result. So a file holds nothing of a solver's inner life, stays of size O(n D),
-and can be read by versions whose solvers work differently. A sparse posterior is small by itself and is stored
-whole, without the training rows.
+and can be read by versions whose solvers work differently. So it is with neighbours: their order and the sparse factor
+are found again from the rows. A sparse posterior is small by itself and is stored whole, without the training rows.
 
 What `load` makes from a file: numbers, strings, arrays of float64, and objects of the classes listed here or handed
 over by the caller. Nothing is imported by a name in the file. A digest over all bytes tells damage; it is no
@@ -37,6 +37,9 @@ from ggpm.families.weighted import Weighted
 from ggpm.fields.base import Field
 from ggpm.fields.dense import DenseField, DensePosterior, KernelMatrices
 from ggpm.fields.inducing.posterior import InducingPosterior
+from ggpm.fields.neighbours import Neighbours
+from ggpm.fields.neighbours.field import NeighboursField
+from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.learning.fit import Fit, RowsNotStored
 from ggpm.learning.objective import Evidence
 from ggpm.persistence.packing import LoadError, known_classes, pack, require, unpack
@@ -104,25 +107,33 @@ def _serialise(model: Any) -> bytes:
 
     fit: Fit = model.fit_
     posterior = fit.posterior
-    sparse = isinstance(posterior, InducingPosterior)
     field: Any = fit.evidence.field
-    arrays = _sparse_arrays(posterior) if sparse else _exact_arrays(posterior, field)
+    near = None
+    if isinstance(posterior, InducingPosterior):
+        form, arrays = "sparse", _sparse_arrays(posterior)
+    elif isinstance(posterior, NeighboursPosterior):
+        form, arrays = "neighbours", _neighbours_arrays(posterior, field)
+        near = {"kernels": [pack(kernel, "kernel") for kernel in posterior.near],
+                "settings": pack(posterior.settings, "neighbours")}  # fmt: skip
+    else:
+        form, arrays = "exact", _exact_arrays(posterior, field)
     likelihood = fit.evidence.family
-    row_shape = list(likelihood.row_shape) if isinstance(likelihood, Weighted) and not sparse else None
+    row_shape = list(likelihood.row_shape) if isinstance(likelihood, Weighted) and form != "sparse" else None
     partial = likelihood.base if isinstance(likelihood, Weighted) else likelihood
+    plain = fit.columns.plain and fit.offset is None and likelihood is fit.family and near is None
     document = {
         "sha256": ZERO_DIGEST,  # first, so that the first occurrence in the file is this one
-        "format": 1 if fit.columns.plain and fit.offset is None and likelihood is fit.family else FORMAT,
+        "format": 1 if plain else FORMAT,
         "ggpm": __version__,
         "estimator": type(model).__name__,
         "params": {name: pack(value, name) for name, value in model.get_params(deep=False).items()},
         "family": pack(fit.family, "family_"),
         "weighted": row_shape,  # shape of a row of y without the weight behind it
-        "partial": not sparse and isinstance(partial, Partial),  # whether parts of y may be missing
+        "partial": form != "sparse" and isinstance(partial, Partial),  # whether parts of y may be missing
         "kernels": [pack(kernel, "kernel_") for kernel in fit.kernels],
         "inference": pack(fit.rule, "inference"),
-        "posterior": "sparse" if sparse else "exact",
-        "curvature": None if sparse else type(posterior.U).__name__,
+        "posterior": form,
+        "curvature": None if form == "sparse" else type(posterior.U).__name__,
         "log_evidence": float(fit.log_evidence),
         "n_iter": int(fit.n_iter),
         "converged": bool(fit.converged),
@@ -133,6 +144,8 @@ def _serialise(model: Any) -> bytes:
         "target_kind": fit.target.kind,
         "classes": pack(fit.target.classes, "classes_"),
     }
+    if near is not None:
+        document["neighbours"] = near
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     contiguous = {name: np.ascontiguousarray(a, dtype=np.float64) for name, a in arrays.items()}
     content = to_bytes(contiguous, metadata={"ggpm": text})
@@ -214,6 +227,8 @@ def _restore(content: bytes, length: int, known: Mapping[str, Mapping[str, type]
     field: Field
     if document.get("posterior") == "sparse":
         posterior, field = _sparse(arrays, family, kernels), RowsNotStored()
+    elif document.get("posterior") == "neighbours":
+        posterior, field = _neighbours(document, arrays, family, kernels, known)
     else:
         posterior, field = _exact(_text(document, "curvature"), arrays, family, kernels)
     require(not arrays, f"unknown arrays {sorted(arrays)}")
@@ -306,11 +321,14 @@ def _no_constant(name: str) -> Any:
 # ---- posteriors --------------------------------------------------------------------------------------------------
 def _exact_arrays(posterior: DensePosterior, field: DenseField) -> dict[str, NDArray]:
     arrays = {"X": posterior.X, "y": field.y, "z": posterior.z, "offset": field.offset}
-    U: Any = posterior.U
+    return arrays | _curvature_arrays(posterior.U)
+
+
+def _curvature_arrays(U: Any) -> dict[str, NDArray]:
     if type(U) not in CURVATURES.values():
         raise TypeError(f"sites of type {type(U).__name__} cannot be saved in this version.")
     given = {field.name: getattr(U, field.name) for field in dataclasses.fields(U)}
-    return arrays | {f"U.{name}": value for name, value in given.items() if value is not None}
+    return {f"U.{name}": value for name, value in given.items() if value is not None}
 
 
 def _exact(
@@ -335,6 +353,33 @@ def _curvature(name: str, arrays: dict[str, NDArray], n: int, D: int) -> Any:
             continue
         fields[field] = _take(arrays, f"U.{field}", shape)
     return CURVATURES[name](**fields)
+
+
+def _neighbours_arrays(posterior: NeighboursPosterior, field: NeighboursField) -> dict[str, NDArray]:
+    rows = {"X": field.X, "y": field.y, "offset": field.offset}
+    return rows | {"points": posterior.X, "f": posterior.f} | _curvature_arrays(posterior.U)
+
+
+def _neighbours(
+    document: dict[str, Any], arrays: dict[str, NDArray], family: Family, kernels: list,
+    known: Mapping[str, Mapping[str, type]],
+) -> tuple[NeighboursPosterior, NeighboursField]:  # fmt: skip
+    X, y, offset, points, f = (_take(arrays, name) for name in ("X", "y", "offset", "points", "f"))
+    require(
+        X.ndim == 2 and points.ndim == 2 and f.ndim == 2 and X.size > 0 and points.size > 0, "rows must be matrices"
+    )
+    (n, features), (N, D) = X.shape, f.shape
+    require(points.shape == (N, features) and n >= N, "points and f must agree")
+    require(y.ndim > 0 and len(y) == n and offset.shape == (n, D), "X, y and offset must agree")
+    require(family.latent_dim == D, f"the family must have {D} latent dimensions")
+    U = _curvature(_text(document, "curvature"), arrays, N, D)
+    about: Any = document.get("neighbours")
+    require(isinstance(about, dict) and isinstance(about.get("kernels"), list), "neighbours must be described")
+    near = [unpack(kernel, known) for kernel in about["kernels"]]
+    settings = unpack(about.get("settings"), known)
+    require(all(isinstance(kernel, sk.Kernel) for kernel in near) and bool(near), "neighbours need kernels")
+    require(isinstance(settings, Neighbours) and settings.nugget is not None, "neighbours need settings")
+    return NeighboursPosterior(kernels, points, f, U, settings, near), NeighboursField(X, y, offset, settings, near)
 
 
 def _sparse_arrays(posterior: InducingPosterior) -> dict[str, NDArray]:
@@ -369,13 +414,15 @@ def _try_out(fit: Fit) -> None:
     inputs, D = posterior.inputs, family.latent_dim
     rows = KernelMatrices([np.asarray(kernel(inputs[:1], inputs)) for kernel in posterior.kernels])
     require(all(k.shape == (1, len(inputs)) for k in rows), "a kernel gives a matrix of the wrong shape")
-    weights = posterior.v.T if isinstance(posterior, InducingPosterior) else posterior.z
+    name = {InducingPosterior: "v", NeighboursPosterior: "f"}.get(type(posterior), "z")
+    weights = getattr(posterior, name)
+    weights = weights.T if name == "v" else weights
     with np.errstate(all="ignore"):
         latent = np.stack([rows.of(j) @ weights[:, j] for j in range(D)], axis=1)
         require(bool(np.all(np.isfinite(latent))), "the latent is not finite")
         moment = np.asarray(family.moment(latent), dtype=float)
         require(bool(np.all(np.isfinite(moment))), "the family gives no finite prediction")
-        if isinstance(posterior, DensePosterior):
+        if not isinstance(posterior, InducingPosterior):
             y = fit.evidence.field.y[:1]  # type: ignore[attr-defined]
             require(np.shape(fit.evidence.family.log_prob(latent, y)) == (1,), "y does not fit the family")
 

@@ -18,6 +18,7 @@ from ggpm import families
 from ggpm import sites as inference
 from ggpm.families.base import Family
 from ggpm.fields.inducing import Inducing
+from ggpm.fields.neighbours import Neighbours
 from ggpm.kernels import Category, Cyclic, On, Sphere
 from ggpm.learning import priors
 
@@ -33,7 +34,7 @@ KERNELS = {
 }  # fmt: skip
 # objects with settings: frozen dataclasses whose fields are plain values
 SETTINGS: dict[str, Any] = {
-    c.__name__: c for c in (*inference.INFERENCES.values(), Inducing, priors.HalfT, priors.LogNormal)
+    c.__name__: c for c in (*inference.INFERENCES.values(), Inducing, Neighbours, priors.HalfT, priors.LogNormal)
 }
 INTEGERS = ("int8", "int16", "int32", "int64")
 

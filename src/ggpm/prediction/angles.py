@@ -214,8 +214,10 @@ def _joined(tables: list[tuple[Rows, CircularTable]]) -> tuple[Rows, CircularTab
 def _tables(p: Predictive) -> Iterator[tuple[Rows, int, CircularTable]]:
     # the information about the latent is 1/kappa across the mean direction and less along it
     U = np.eye(2) / (1.0 + np.linalg.norm(p.latent_mean, axis=1))[:, None, None]
+    if p.latent_mean.shape[1] != 2:  # latents of other kinds: their own information, and on the scale of one
+        U = p.family.U(p.latent_mean, np.zeros(len(p)), expected=True).dense() + np.eye(p.latent_mean.shape[1])
     root = p.cholesky()
-    few, share = hermite((5, 5))
+    few, share = hermite((5,) * p.latent_mean.shape[1])
     for rows, eta, weights in latent_nodes(p.latent_mean, root, U, 2 * SIZES[0]):
         # where the angles are, roughly
         coarse = p.latent_mean[rows, None] + few @ root[rows].swapaxes(1, 2)

@@ -23,7 +23,7 @@ from ggpm.families.multinomial import Multinomial
 from ggpm.families.support import Circle
 from ggpm.prediction.angles import CircularTable, circular_tables
 from ggpm.prediction.categories import MOST_SOFTMAX, category_quantile
-from ggpm.prediction.line import Line, expect
+from ggpm.prediction.line import Line, Several, expect
 from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.parts import PartTable, part_tables
 from ggpm.prediction.regions import interior, log_density
@@ -103,8 +103,9 @@ class Ordered:
 
     @staticmethod
     def _line(p: Predictive) -> Line:
-        """The distribution of one number given one latent."""
-        return Line(p.family, p.latent_mean[:, 0], np.sqrt(np.maximum(p.latent_cov[:, 0, 0], 0.0)))
+        """The distribution of one number given the latent."""
+        mean, sd = p.latent_mean[:, 0], np.sqrt(np.maximum(p.latent_cov[:, 0, 0], 0.0))
+        return Line(p.family, mean, sd) if p.family.latent_dim == 1 else Several(p.family, mean, sd, predictive=p)
 
     # ---- regions -------------------------------------------------------------------------------------------------
     def interval(self, p: Predictive, level: float) -> NDArray:
@@ -209,7 +210,7 @@ class Shares(Ordered):
         if p.family.has("cdf"):  # of successes; failures are the other trials
             successes = np.stack([self.quantile(p, t) for t in tails], axis=-1)
             return np.stack([successes, trials[:, None] - successes[:, ::-1]], axis=1)
-        if p.family.latent_dim <= MOST_SOFTMAX and isinstance(p.family, Multinomial):
+        if p.family.latent_dim <= MOST_SOFTMAX and type(p.family) is Multinomial:
             return np.stack([category_quantile(p, trials, t) for t in tails], axis=-1)
         return self._interval_of_draws(p, tails)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -22,6 +22,9 @@ from numpy.typing import NDArray
 from ggpm.data.rows import batches
 from ggpm.families.base import Family
 from ggpm.prediction.roots import Coordinate, coordinate, integer_roots, roots
+
+if TYPE_CHECKING:
+    from ggpm.prediction.predictive import Predictive
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -236,6 +239,25 @@ class Line:
         places = [g.ravel() for g in np.meshgrid(*(_spread(x, chebyshev.chebpts1(n)) for x, n in axes), indexing="ij")]
         trials = np.maximum(1.0, np.round(np.exp(places[2]))) if len(places) > 2 else None
         return replace(self, mean=places[0], sd=places[1], trials=trials), lambda v: _interpolated(v, sizes, units)
+
+
+@dataclass(frozen=True)
+class Several(Line):
+    """The predictive distribution of one number per row, given several latents per row: nodes are `Predictive`'s own."""
+
+    predictive: Predictive | None = None
+
+    def _expect(self, rows: Any, y: Array, *functions: Callable[[Array, Array], Array]) -> list[Array]:
+        assert self.predictive is not None
+        found = self.predictive.rows(rows)._expect(
+            lambda eta, some: np.stack([function(eta, y[some]) for function in functions], axis=-1)
+        )
+        return list(found.T)
+
+    def _start(self, q: float) -> tuple[Array, Array | None]:
+        assert self.predictive is not None
+        middle = self.predictive._centre()
+        return (middle, None) if self.family.support.integer else (self.coordinate.clipped(middle), None)
 
 
 def _unit(x: Array) -> Array:

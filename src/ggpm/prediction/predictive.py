@@ -117,6 +117,10 @@ class Predictive:
         >>> p.var().round(3)
         array([6.319, 6.319])
         """
+        own = self.family.predictive_moments(self.latent_mean, self.latent_cov)
+        if own is not None and own[1] is not None:
+            moment, total = own
+            return self.family.variance(moment, total, np.zeros_like(total))
         family, trials, centre = self.family, self.trials, self._centre()
         if family.variance_of(centre) is not None:
             return np.asarray(family.variance_of(self._moment()))
@@ -142,9 +146,9 @@ class Predictive:
         return family.variance(centre + first, within, between)
 
     def _moment(self) -> Array:
-        closed = self.family.expected_moment(self.latent_mean, self.latent_cov)
+        closed = self.family.predictive_moments(self.latent_mean, self.latent_cov)
         if closed is not None:
-            return np.asarray(closed)
+            return np.asarray(closed[0])
         centre, trials = self._centre(), self.trials
 
         def from_centre(eta: Array, rows: Rows) -> Array:

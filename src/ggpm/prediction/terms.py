@@ -20,6 +20,7 @@ from sklearn.gaussian_process import kernels as sk
 from ggpm.fields.dense import DensePosterior, KernelMatrices
 from ggpm.fields.dense.matrices import kernel_of
 from ggpm.fields.inducing.posterior import InducingPosterior
+from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.kernels import Category, On, evaluate, summands
 from ggpm.kernels.linalg import solve_lower
 
@@ -136,8 +137,11 @@ def joint_covariance(posterior: Any, X: Array) -> Array:
 def joint_draws(posterior: Any, X: Array, size: int, rng: np.random.Generator) -> Array:
     """Draws of the latent, joint over the rows, (size, m, D); exact however they are made.
 
-    From the joint covariance for few rows, from draws of the prior (Matheron's rule) for many.
+    From the joint covariance for few rows, from draws of the prior (Matheron's rule) for many; with neighbours row by
+    row, each given its nearest.
     """
+    if isinstance(posterior, NeighboursPosterior):
+        return posterior.draw(X, size, rng)
     mean = posterior.latent(X)[0]
     m, D = mean.shape
     if m * D <= EXPLICIT_MOST or not isinstance(posterior, DensePosterior):

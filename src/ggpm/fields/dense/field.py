@@ -240,8 +240,9 @@ class DenseProcess(Process):
 
     def change(self, look: DenseLook, q: DenseGaussian) -> float:
         old, new = (_site_values(U, isinstance(U, Diagonal)) for U in (q.U, look.sites.U))
-        du, dU = np.abs(look.sites.u - q.z).max(), np.abs(new - old).max()
-        change = max(du / (1.0 + np.abs(q.z).max()), dU / (1.0 + np.abs(old).max()))
+        # least: a precision that says as little as the prior does, hence in the unit of y
+        du, dU, least = np.abs(look.sites.u - q.z).max(), np.abs(new - old).max(), 1.0 / self._prior_variance().mean()
+        change = max(du / (np.sqrt(least) + np.abs(q.z).max()), dU / (least + np.abs(old).max()))
         return float(change) if np.isfinite(change) else np.inf
 
     def overlap(self, q: DenseGaussian) -> float:

@@ -1,0 +1,180 @@
+"""Neighbours on rough data: a field in the plane against its peers, growth with the rows, a long series.
+
+    python benchmarks/neighbours.py rough --family poisson --rows 5000   full fits: neighbours, inducing points, GPBoost
+    python benchmarks/neighbours.py growth                                one evaluation with gradient at several sizes
+    python benchmarks/neighbours.py series --rows 1000000                 a full fit to a series of counts
+
+The field is Matérn 3/2 with length 0.06 in the unit square. Each command keeps what it measured in
+benchmarks/neighbours.json, beside the results of the others. Times are seconds of processor time with one thread of
+BLAS unless OMP_NUM_THREADS says otherwise; GPBoost gets one thread, too, and is left out where it is not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+
+from ggpm import GGPRegressor, Laplace, Neighbours, families
+from ggpm.fields.neighbours.conditionals import Conditionals
+from ggpm.fields.neighbours.field import NeighboursField
+from ggpm.fields.neighbours.layout import Layout
+from ggpm.learning.objective import Evidence
+
+RESULTS = Path(__file__).with_name("neighbours.json")
+AMPLITUDES = {"poisson": 1.5, "von_mises": 3.0, "dirichlet": 2.5}  # of the latents: enough signal to be rough
+EXAMPLES = {"poisson": np.zeros(1), "von_mises": np.zeros(1), "dirichlet": np.array([[0.2, 0.3, 0.5]])}
+LENGTH, TEST_ROWS, MANY = (
+    0.06,
+    2000,
+    60,
+)  # of the field; rows held out; neighbours of the prior that data are drawn from
+
+
+def drawn(X: np.ndarray, kernel: Any, D: int, rng: np.random.Generator) -> np.ndarray:
+    """Latents from the prior of many neighbours, which costs no dense factor, (n, D)."""
+    layout = Layout(X, [kernel], Neighbours(MANY))
+    prior = Conditionals(layout, kernel, 0.0)
+    # A f = sqrt(d) e is solved through Q^-1 A^T (e / sqrt(d))
+    noise = rng.standard_normal((layout.n_points, D)) / np.sqrt(prior.d)[:, None]
+    pulled = prior.A.T @ noise
+    return np.stack([prior.covariance_dot(column) for column in pulled.T], axis=1)[layout.place]
+
+
+def rough_field(name: str, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows in the unit square and outputs of a family on a rough latent, the last `TEST_ROWS` to be held out."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n + TEST_ROWS, 2))
+    family = families.get(name).resolve(EXAMPLES[name])
+    f = AMPLITUDES[name] * drawn(X, Matern(LENGTH, nu=1.5), family.latent_dim, rng)
+    return X, family.sample(f, rng, None)
+
+
+def timed(task: Callable[[], Any]) -> tuple[Any, float]:
+    start = time.process_time()
+    result = task()
+    return result, round(time.process_time() - start, 2)
+
+
+def rough(name: str, n: int, neighbours: int) -> dict[str, Any]:
+    """Full fits from a start that is three times too long, and held-out log densities."""
+    X, y = rough_field(name, n)
+    kernel = ConstantKernel(1.0) * Matern(0.2, nu=1.5) + ConstantKernel(1.0)
+    found: dict[str, Any] = {"family": name, "rows": n}
+    for label, settings in (("neighbours", {"neighbours": neighbours}), ("inducing", {"inducing": 256})):
+        model, seconds = timed(lambda s=settings: GGPRegressor(name, kernel, **s).fit(X[:n], y[:n]))
+        density, predicted = timed(lambda m=model: float(m.log_predictive_density(X[n:], y[n:]).mean()))
+        found[label] = {"fit": seconds, "predict": predicted, "log density": density, "kernel": str(model.kernel_)}
+        print(label, found[label], flush=True)
+    if name == "poisson" and (peer := gpboost(X[:n], y[:n], X[n:], y[n:], neighbours)) is not None:
+        found["gpboost"] = peer
+        print("gpboost", peer, flush=True)
+    return found
+
+
+def gpboost(X: np.ndarray, y: np.ndarray, X_new: np.ndarray, y_new: np.ndarray, neighbours: int) -> dict | None:
+    """The same by GPBoost's Vecchia approximation with Laplace's, with an intercept for our constant kernel."""
+    try:
+        import gpboost as gpb
+    except ImportError:
+        return None
+    model = gpb.GPModel(
+        gp_coords=X, cov_function="matern", cov_fct_shape=1.5, likelihood="poisson", gp_approx="vecchia",
+        num_neighbors=neighbours, num_parallel_threads=1,
+    )  # fmt: skip
+    _, fitted = timed(lambda: model.fit(y=y.astype(float), X=np.ones((len(y), 1))))
+    latent, predicted = timed(
+        lambda: model.predict(
+            gp_coords_pred=X_new, X_pred=np.ones((len(X_new), 1)), predict_var=True, predict_response=False
+        )
+    )
+    x, w = np.polynomial.hermite_e.hermegauss(60)
+    eta = latent["mu"][:, None] + np.sqrt(latent["var"])[:, None] * x
+    log_p = y_new[:, None] * eta - np.exp(eta) - gammaln(y_new + 1.0)[:, None]
+    density = float(logsumexp(log_p + np.log(w / w.sum()), axis=1).mean())
+    return {"fit": fitted, "predict": predicted, "log density": density}
+
+
+def growth(name: str, sizes: list[int], neighbours: int) -> dict[str, Any]:
+    """Layout, one evaluation with gradient from the prior mean, and a prediction, at the true kernel."""
+    found: dict[str, Any] = {"family": name, "neighbours": neighbours, "sizes": {}}
+    for n in sizes:
+        X, y = rough_field(name, n)
+        family = families.get(name).resolve(EXAMPLES[name])
+        kernels = [ConstantKernel(AMPLITUDES[name] ** 2) * Matern(LENGTH, nu=1.5)]
+        encoded, offset = family.encode(y[:n]), np.zeros((n, family.latent_dim))
+        field = NeighboursField(X[:n], encoded, offset, Neighbours(neighbours), kernels)
+        _, layout = timed(lambda f=field: f.layout.slots)
+        evidence = Evidence(family, kernels, field, Laplace())
+        (_, _, a), evaluation = timed(evidence.evaluate)
+        _, prediction = timed(partial(a.process.posterior(a).latent, X[n:]))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        found["sizes"][n] = {"layout": layout, "evaluation": evaluation, "prediction": prediction, "peak GiB": peak}
+        print(n, found["sizes"][n], flush=True)
+    logs = np.log(np.array([[n, s["layout"] + s["evaluation"]] for n, s in found["sizes"].items()]))
+    found["exponent"] = float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0]) if len(logs) > 1 else None
+    print("exponent", found["exponent"])
+    return found
+
+
+def series(n: int, nu: float, neighbours: int) -> dict[str, Any]:
+    """A full fit to counts at unequally spaced times, fifty to a length scale, all rows learned from."""
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(0.0, n / 50, n))[:, None]
+    y = rng.poisson(np.exp(drawn(X, Matern(1.0, nu=nu), 1, rng)[:, 0]))
+    kernel = ConstantKernel(1.0) * Matern(3.0, nu=nu)
+    settings = Neighbours(neighbours, learn_rows=None)
+    model, seconds = timed(lambda: GGPRegressor("poisson", kernel, neighbours=settings).fit(X, y))
+    X_new = rng.uniform(0.0, n / 50, (100_000, 1))
+    _, predicted = timed(lambda: model.predict_latent(X_new))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    found = {
+        "rows": n,
+        "nu": nu,
+        "neighbours": neighbours,
+        "fit": seconds,
+        "predict 100,000": predicted,
+        "peak GiB": peak,
+    }
+    print({**found, "kernel": str(model.kernel_), "converged": model.converged_})
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("rough", "growth", "series"))
+    parser.add_argument("--family", default="poisson", choices=sorted(EXAMPLES))
+    parser.add_argument("--rows", type=int, nargs="+")
+    parser.add_argument("--neighbours", type=int)
+    parser.add_argument("--nu", type=float, default=0.5)
+    given = parser.parse_args()
+    match given.command:
+        case "rough":
+            key, result = (
+                f"rough {given.family}",
+                rough(given.family, (given.rows or [5000])[0], given.neighbours or 20),
+            )
+        case "growth":
+            key, sizes = f"growth {given.family}", given.rows or [10_000, 30_000, 100_000]
+            result = growth(given.family, sizes, given.neighbours or 20)
+        case _:
+            key, result = f"series {given.nu:g}", series((given.rows or [10**6])[0], given.nu, given.neighbours or 1)
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    RESULTS.write_text(json.dumps({**known, key: result}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

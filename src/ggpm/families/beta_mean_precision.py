@@ -1,0 +1,79 @@
+"""Beta whose precision is a function of the inputs too."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import expit
+
+from ggpm.families.base import Array
+from ggpm.families.beta import Beta
+from ggpm.families.special.rising import stirling_jet
+from ggpm.families.special.stable import bernoulli_kl
+from ggpm.families.support import UnitInterval
+from ggpm.families.two_parameters import Information, WithDispersion
+
+
+class BetaMeanPrecision(WithDispersion):
+    """Numbers in (0, 1) whose mean mu and precision phi both vary with the inputs.
+
+    The variance is mu (1 - mu)/(1 + phi).
+
+    ========  =========================================================================================
+    support   0 < y < 1
+    latents   a = logit mu, b = log phi; alpha = phi mu, beta = phi (1 - mu)
+    log p     g(alpha) + g(beta) - g(phi) - phi KL(mu || y) - log y (1 - y), g = k log k - k - log Gamma(k)
+    U         see the source: the two parameters are not orthogonal
+    expected  [phi mu nu + nu² m_alpha + mu² m_beta, nu m_alpha - mu m_beta; ., m_alpha + m_beta - m_phi],
+              nu = 1 - mu, m_k = k² psi'(k) - k
+    ========  =========================================================================================
+
+    With ``kernel=None`` each latent has a kernel of its own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> BetaMeanPrecision().spread(np.array([[0.0, np.log(4.0)]])).round(12)
+    array([0.05])
+    """
+
+    support = UnitInterval()
+    parameters = ("mean", "precision")
+
+    def adapted(self, y: Any) -> Self:
+        rows, out = self.encode(y), copy.copy(self)
+        mean = rows.mean()
+        ratio = mean * (1.0 - mean) / (rows.var() or 0.1 * mean * (1.0 - mean))
+        out._origin = np.array([np.log(mean / (1.0 - mean)), np.log(max(ratio - 1.0, 0.1))])
+        return out
+
+    def at(self, b: Array) -> Beta:
+        return Beta(phi=np.exp(b))  # type: ignore[arg-type]
+
+    def curved(self, a: Array, b: Array, y: Array) -> tuple[Array, Array, Array]:
+        phi, mu, nu = np.exp(b), expit(a), expit(-a)
+        (_, a2, a3), (_, b2, b3), (_, p2, p3) = (stirling_jet(k) for k in (phi * mu, phi * nu, phi))
+        cost = phi * bernoulli_kl(mu, nu, y, 1.0 - y, np.log(y), np.log1p(-y))
+        slope = phi * mu * nu * (a - np.log(y) + np.log1p(-y))
+        return a2 + b2 - p2 - cost, nu * a3 - mu * b3 - slope, a3 + b3 - p3 - cost
+
+    def information_b(self, a: Array, b: Array, y: Array) -> Information:
+        phi, mu, nu = np.exp(b), expit(a), expit(-a)
+        (ma, sa), (mb, sb), (mp, sp) = (
+            (g1 - g2, g2 - g3) for g1, g2, g3 in (stirling_jet(k) for k in (phi * mu, phi * nu, phi))
+        )
+        zero, v = 0.0 * y, mu * nu
+        cross, cross_b = nu * ma - mu * mb + zero, nu * sa - mu * sb + zero
+        return Information(
+            (zero, cross, ma + mb - mp + zero),
+            (zero, nu * nu * sa + mu * mu * sb - v * (ma + mb) + zero, cross_b),
+            (zero, cross_b, sa + sb - sp + zero),
+        )
+
+    def expansion(self, y: Array) -> Array:
+        return np.stack([np.log(y) - np.log1p(-y), np.zeros_like(y)], axis=-1)
+
+    def loss(self, y: Array, prediction: Array) -> Array:
+        return Beta().loss(y, prediction)

@@ -1,0 +1,70 @@
+"""Gamma whose shape is a function of the inputs too."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import numpy as np
+
+from ggpm.families.base import Array
+from ggpm.families.gamma import Gamma
+from ggpm.families.special.rising import stirling_jet
+from ggpm.families.special.stable import linear_minus_log
+from ggpm.families.support import Positive
+from ggpm.families.two_parameters import Information, WithDispersion
+
+
+class GammaMeanShape(WithDispersion):
+    """Positive numbers whose mean mu and shape k both vary with the inputs; the variance is mu²/k.
+
+    ========  ====================================================================================
+    support   y > 0
+    latents   a = log mu, b = log k
+    log p     g(b) - log y - k (y/mu - 1 - log(y/mu)), g = k log k - k - log Gamma(k)
+    U         [k y/mu, k (1 - y/mu); ., k (y/mu - 1 - log(y/mu)) - g'']
+    expected  [k, 0; 0, k² psi'(k) - k]: mean and shape are orthogonal
+    ========  ====================================================================================
+
+    With ``kernel=None`` each latent has a kernel of its own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> GammaMeanShape().moment(np.log([[3.0, 2.0]])), GammaMeanShape().spread(np.log([[3.0, 2.0]]))
+    (array([3.]), array([4.5]))
+    """
+
+    support = Positive()
+    parameters = ("mean", "shape")
+    sign = -1.0
+
+    def resolve(self, y: Any) -> Self:
+        out = super().resolve(y)
+        out.log_unit = float(np.log(np.mean(self.encode(y))))
+        return out
+
+    def adapted(self, y: Any) -> Self:
+        rows, out = self.encode(y), copy.copy(self)
+        out._origin = np.log([rows.mean(), rows.mean() ** 2 / (rows.var() or rows.mean() ** 2)])
+        return out
+
+    def at(self, b: Array) -> Gamma:
+        return Gamma(phi=np.exp(-b))  # type: ignore[arg-type]
+
+    def curved(self, a: Array, b: Array, y: Array) -> tuple[Array, Array, Array]:
+        k, mu = np.exp(b), np.exp(a)
+        _, g2, g3 = stirling_jet(k)
+        cost = k * linear_minus_log(y, mu, y - mu)
+        return g2 - cost, k * (y - mu) / mu, g3 - cost
+
+    def information_b(self, a: Array, b: Array, y: Array) -> Information:
+        g1, g2, g3 = stirling_jet(np.exp(b))
+        zero = 0.0 * (a + y)
+        return Information((zero, None, g1 - g2 + zero), (zero, None, zero), (zero, None, g2 - g3 + zero))
+
+    def expansion(self, y: Array) -> Array:
+        return np.stack([np.log(y), np.zeros_like(y)], axis=-1)
+
+    def loss(self, y: Array, prediction: Array) -> Array:
+        return 2.0 * linear_minus_log(y, prediction, y - prediction)  # the gamma's unit deviance

@@ -1,0 +1,135 @@
+"""The rising factorial Gamma(a + y)/Gamma(a), and the probabilities of overdispersed counts that are made of it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, polygamma
+
+from ggpm.data.rows import batches
+from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, stirling_error
+
+Array = NDArray[np.float64]
+
+_LARGE = 15.0  # from here on the asymptotic series of the digamma function are exact to rounding
+# log z - psi(z) = sum_p c_p z^-p, as (p, c_p): DLMF 5.11.2
+_SERIES = ((1, 1 / 2), (2, 1 / 12), (4, -1 / 120), (6, 1 / 252), (8, -1 / 240), (10, 1 / 132), (12, -691 / 32760))
+
+
+def log_rising(a: Array, y: Array) -> tuple[Array, Array, Array]:
+    """First three derivatives of ``log Gamma(a + y)/Gamma(a)`` in log a, for a > 0 and whole y >= 0.
+
+    They are sums over k = 0 .. y - 1 of a/(a + k), a k/(a + k)^2 and a k (k - a)/(a + k)^3, so that no digits of their
+    common size y are lost when a is large and they hardly differ from those of a power, y, 0 and 0.
+
+    >>> c, w, t = log_rising(np.array([2.0]), np.array([2.0]))
+    >>> c.round(12), w.round(12)
+    (array([1.66666667]), array([0.22222222]))
+    """
+    a, y = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(y, dtype=float))
+    large = a >= _LARGE
+    if large.all():
+        return _large(a, y)
+    if not large.any():
+        return _small(a, y)
+    far, near = _large(np.maximum(a, _LARGE), y), _small(np.minimum(a, _LARGE), y)
+    return (np.where(large, far[0], near[0]), np.where(large, far[1], near[1]), np.where(large, far[2], near[2]))
+
+
+def _large(a: Array, y: Array) -> tuple[Array, Array, Array]:
+    # psi(a + y) - psi(a) = r + sum_p c_p a^-p (1 - e^-pr) with r = log(1 + y/a), m = 1 - e^-r = -dr/dlog a
+    r, m = np.log1p(y / a), y / (a + y)
+    c, w, t = a * r, a * (r - m), a * (r - m - m * m)
+    for p, coefficient in _SERIES:
+        e = np.exp(-p * r)
+        f, f1, f2 = -np.expm1(-p * r), -p * m * e, p * m * e * (1.0 - m - p * m)
+        h, q = coefficient * a ** (1.0 - p), 1.0 - p
+        c, w, t = c + h * f, w + h * (q * f + f1), t + h * (q * q * f + 2.0 * q * f1 + f2)
+    return c, w, t
+
+
+def _small(a: Array, y: Array) -> tuple[Array, Array, Array]:
+    # a/(a + 0) = 1 is taken out: the rest has no pole at a = 0
+    some, top, low = y > 0, a + np.maximum(y, 1.0), 1.0 + a
+    d0 = a * (digamma(top) - digamma(low))
+    d1 = a * a * (polygamma(1, top) - polygamma(1, low))
+    d2 = a**3 * (polygamma(2, top) - polygamma(2, low))
+    return np.where(some, 1.0 + d0, 0.0), np.where(some, d0 + d1, 0.0), np.where(some, d0 + 3.0 * d1 + d2, 0.0)
+
+
+def log_polya(y: Array, log_pi: Array, phi: Array) -> Array:
+    """Log-probability of counts y (..., d) under a Dirichlet-multinomial with shares pi and precision phi, (...).
+
+    >>> log_polya(np.array([1.0, 0.0]), np.log([0.25, 0.75]), np.array(2.0)).round(12) == np.log(0.25).round(12)
+    np.True_
+    """
+    phi = np.asarray(phi, dtype=float)
+    N, pi = y.sum(axis=-1), np.exp(log_pi)
+    a = np.maximum(phi[..., None] * pi, 1e-290)
+    # by Stirling's formula; what is left are divergences from the mixture p of y/N and pi, in which nothing cancels
+    some, Nc = N > 0, np.maximum(N, 1.0)
+    q = y / Nc[..., None]
+    p = (y + a) / (N + phi)[..., None]
+    apart = (q - pi) / (N + phi)[..., None]  # q - p = phi apart, pi - p = -N apart
+    fit = Nc * excess_log(q, p, phi[..., None] * apart).sum(axis=-1)
+    fit = fit + phi * excess_log(pi, p, -N[..., None] * apart).sum(axis=-1)
+    parts = stirling_error(y + a) - stirling_error(a) - 0.5 * (np.log(y + a) - np.log(a))
+    whole = stirling_error(N + phi) - stirling_error(phi) - 0.5 * np.log1p(N / phi)
+    factorials = np.where(y > 0, log_factorial_remainder(np.maximum(y, 1.0)), 0.0).sum(axis=-1)
+    value = log_factorial_remainder(Nc) - factorials + parts.sum(axis=-1) - whole - fit
+    return np.where(some, value, 0.0)
+
+
+def log_factorial_remainder(n: Array) -> Array:
+    """``log n! - (n log n - n)`` for n > 0.
+
+    >>> float(log_factorial_remainder(np.array(1.0)).round(12))
+    1.0
+    """
+    return HALF_LOG_2PI + 0.5 * np.log(n) + stirling_error(n)
+
+
+def expected_second(log_p: Array, log_q: Array, phi: float, N: Array) -> tuple[Array, Array, Array]:
+    """E[w(Y)] for a beta-binomial Y, w the second of `log_rising` at a = phi p, with derivatives in log a and log phi.
+
+    Y counts N trials, with a = phi p and b = phi q. The derivative in log a is taken at fixed phi, that in log phi at
+    fixed p. Costs a sum over 0 .. N for every entry.
+    """
+    shape = np.broadcast_shapes(log_p.shape, np.shape(N))
+    lp, lq, trials = (np.broadcast_to(v, shape).ravel() for v in (log_p, log_q, N))
+    out = np.empty((3, lp.size))
+    k = np.arange(float(trials.max(initial=0.0)) + 1.0)
+    for rows in batches(lp.size, 32 * k.size):
+        n, pair = trials[rows, None], np.stack([lp[rows], lq[rows]], axis=-1)[:, None, :]
+        inside = k <= n
+        y = np.where(inside, k, 0.0)
+        pmf = np.where(inside, np.exp(log_polya(np.stack([y, n - y], axis=-1), pair, np.asarray(phi))), 0.0)
+        a, b = (np.maximum(phi * np.exp(v), 1e-290)[:, None] for v in (lp[rows], lq[rows]))
+        (c, w, t), (c_other, _, _) = log_rising(a, y), log_rising(b, n - y)
+        c_all = log_rising(np.full_like(n, phi), n)[0]
+        out[0, rows] = np.sum(pmf * w, axis=1)
+        out[1, rows] = np.sum(pmf * (t + w * (c - a / b * c_other)), axis=1)
+        out[2, rows] = np.sum(pmf * (t + w * (c + c_other - c_all)), axis=1)
+    return out[0].reshape(shape), out[1].reshape(shape), out[2].reshape(shape)
+
+
+def stirling_jet(k: Array) -> tuple[Array, Array, Array]:
+    """First three derivatives of ``k log k - k - log Gamma(k)`` in log k, for k > 0.
+
+    They tend to 1/2, 0 and 0 for large k; ``first - second`` is k² psi'(k) - k, the information about log k of a gamma.
+
+    >>> stirling_jet(np.array(1e12))[0].round(12)
+    np.float64(0.5)
+    """
+    k = np.asarray(k, dtype=float)
+    large, big, low = k >= _LARGE, np.maximum(k, _LARGE), np.minimum(k, _LARGE)
+    far = [sum(c * (1.0 - p) ** j * big ** (1.0 - p) for p, c in _SERIES) for j in range(3)]
+    # log k - psi(k) and its derivatives, the poles at zero taken out
+    d0 = 1.0 + low * (np.log(low) - digamma(1.0 + low))
+    d1 = low - 1.0 - low**2 * polygamma(1, 1.0 + low)
+    d2 = 2.0 - low - low**3 * polygamma(2, 1.0 + low)
+    return (
+        np.where(large, far[0], d0),
+        np.where(large, far[1], d0 + d1),
+        np.where(large, far[2], d0 + 3.0 * d1 + d2),
+    )

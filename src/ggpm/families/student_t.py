@@ -1,0 +1,94 @@
+"""Student's t: real outputs with outliers, location and scale functions of the inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import stdtr
+
+from ggpm.families import integration
+from ggpm.families.base import Array, Bounds
+from ggpm.families.gaussian_mean_scale import RealLine, RealLocationScale
+from ggpm.families.integration import LogDensity, Rule
+from ggpm.families.special.stable import HALF_LOG_2PI, log_minus_digamma, stirling_error
+
+
+class HeavyTails(RealLine):
+    """Real numbers whose density falls like a power: nodes ever wider apart."""
+
+    def rule(self, log_density: LogDensity, like: Array) -> Rule:
+        return integration.line(log_density, lambda t: (np.sinh(t[:, 0]), np.log(np.cosh(t[:, 0]))), 60.0)
+
+
+class StudentT(RealLocationScale):
+    """Real outputs with heavy tails: location and scale vary with the inputs, phi degrees of freedom are learned.
+
+    ========  ============================================================================================
+    support   real numbers, one per row
+    latents   a, the location; b, the logarithm of the scale; z = (y - a) exp(-b)
+    log p     log Gamma((phi + 1)/2)/(Gamma(phi/2) sqrt(pi phi)) - b - (phi + 1)/2 log(1 + z²/phi)
+    U         [-h'' exp(-2b), -(h' + z h'') exp(-b); ., -z (h' + z h'')], h' = -(phi + 1) z/(phi + z²)
+    expected  [(phi + 1)/(phi + 3) exp(-2b), 0; 0, 2 phi/(phi + 3)]
+    ========  ============================================================================================
+
+    An observation far from the others pulls at the location less and less. The mean exists for phi > 1, the variance
+    exp(2b) phi/(phi - 2) for phi > 2; below, `spread` is infinite. phi -> infinity is `GaussianMeanScale`.
+
+    Parameters
+    ----------
+    phi : float
+        Degrees of freedom.
+    phi_bounds : (low, high) or "fixed"
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> StudentT(phi=3.0).u(np.array([[1.0, 0.0]]), np.array([3.0])).round(4)
+    array([[1.1429, 1.2857]])
+    """
+
+    support = HeavyTails(columns=1)
+    parameters = ("location", "scale")
+
+    _phi_ndims = (0,)
+
+    def __init__(self, phi: float = 5.0, phi_bounds: Bounds = (1.0, 1e4)):
+        self.phi = phi
+        self.phi_bounds = phi_bounds
+
+    def profile(self, z: Array) -> tuple[Array, Array, Array, Array]:
+        nu = float(self.phi)
+        x, D = np.asarray(0.5 * nu), nu + z * z
+        # Gamma functions by Stirling's formula: nothing cancels for many degrees of freedom
+        constant = x * np.log1p(0.5 / x) - 0.5 + stirling_error(x + 0.5) - stirling_error(x) - HALF_LOG_2PI
+        h = constant - 0.5 * (nu + 1.0) * np.log1p(z * z / nu)
+        w, share = (nu + 1.0) / D, z * z / D  # powers of D would overflow
+        return h, -w * z, -w * (1.0 - 2.0 * share), 2.0 * w * (z / D) * (3.0 - 4.0 * share)
+
+    def profile_phi(self, z: Array) -> tuple[Array, Array, Array]:
+        nu = float(self.phi)
+        x, D = np.asarray(0.5 * nu), nu + z * z
+        drift = np.log1p(1.0 / nu) + log_minus_digamma(x) - log_minus_digamma(x + 0.5) - 1.0 / nu
+        share = z * z / D
+        h = 0.5 * (drift - np.log1p(z * z / nu) + (nu + 1.0) / nu * share)
+        h1 = (z / D) * (1.0 / D - share)
+        h2 = (nu / D - 3.0 * (1.0 + nu) * share) / D / D + share * share / D
+        return nu * h, nu * h1, nu * h2
+
+    def profile_information(self) -> tuple[float, None, float]:
+        nu = float(self.phi)
+        return (nu + 1.0) / (nu + 3.0), None, 2.0 * nu / (nu + 3.0)
+
+    def profile_information_phi(self) -> tuple[float, float]:
+        nu = float(self.phi)
+        return 2.0 * nu / (nu + 3.0) ** 2, 6.0 * nu / (nu + 3.0) ** 2
+
+    def spread(self, eta: Array, trials: Array | None = None) -> Array:
+        nu = float(self.phi)
+        return np.exp(2.0 * eta[..., 1]) * (nu / (nu - 2.0) if nu > 2.0 else np.inf)
+
+    def cdf(self, eta: Array, y: Array) -> Array:
+        """P(Y <= y | eta)."""
+        return stdtr(float(self.phi), self._z(eta, y)[0])
+
+    def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
+        return eta[..., 0] + np.exp(eta[..., 1]) * rng.standard_t(float(self.phi), size=eta.shape[:-1])
