@@ -243,7 +243,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Several(Line):
-    """The predictive distribution of one number per row, given several latents per row: nodes are `Predictive`'s own."""
+    """The predictive distribution of one number per row, given several latents: nodes are `Predictive`'s own."""
 
     predictive: Predictive | None = None
 

@@ -155,7 +155,7 @@ class Peaks:
     @cached_property
     def _root(self) -> Array:
         """L^-T."""
-        return np.linalg.inv(self.L).swapaxes(1, 2)
+        return np.asarray(np.linalg.inv(self.L).swapaxes(1, 2), dtype=np.float64)
 
     @property
     def _log_det(self) -> Array:
