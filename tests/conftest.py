@@ -25,6 +25,10 @@ LIMITS = {
         "test_all_rows_as_inducing_points_is_the_exact_solver",
         "von_mises_direction_concentration-shared-laplace",
     ): STALLS,
+    (
+        "test_with_all_neighbours_everything_is_that_of_the_dense_field",
+        "von_mises_direction_concentration-variational",
+    ): STALLS,
     ("test_with_all_rows_as_neighbours_it_is_a_refit", "student_t-variational"): STALLS,
     ("test_with_all_rows_as_neighbours_it_is_a_refit", "student_t-variational, factorised"): STALLS,
     (
