@@ -23,7 +23,7 @@ from ggpm.persistence import FORMAT, ZERO_DIGEST
 from ggpm.persistence.packing import KERNELS
 
 KEPT = Path(__file__).parent / "data" / "von_mises_format_1.ggpm"
-KEPT_MEAN, KEPT_VAR = [0.0699236269, 0.0539145809, 0.293313646]
+KEPT_MEAN, KEPT_VAR = [318.522873, 55.4525166, 147.395949], [0.0699236269, 0.0539145809, 0.293313646]
 KEPT_EVIDENCE = -69.25269221708268
 NEW = np.random.default_rng(5).normal(size=(7, 2))
 
