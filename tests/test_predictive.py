@@ -383,3 +383,63 @@ def test_the_distribution_function_of_angles_stays_one_past_the_mass(start):
     around = np.deg2rad(at - 185.0), np.deg2rad(start - 185.0)
     expected = vonmises.cdf(around[0], 400.0) - vonmises.cdf(around[1], 400.0)
     np.testing.assert_allclose(p.cdf(at), expected, atol=1e-6)
+
+
+def on_a_grid(family, mean, cov, function, spacing=0.02):
+    """E[function(eta)] for two latents, by a grid of eighteen standard deviations."""
+    x = np.arange(-9.0, 9.0 + spacing / 2, spacing)
+    root, total, mass = np.linalg.cholesky(cov), 0.0, 0.0
+    for a in x:
+        e = np.stack([np.full_like(x, a), x], axis=1)
+        w = np.exp(-0.5 * np.sum(e**2, axis=1))
+        total, mass = total + w @ function(mean + e @ root.T), mass + w.sum()
+    return total / mass
+
+
+@pytest.mark.parametrize(
+    "mean, cov", [([2.0, 0.0], [[100.0, 99.0], [99.0, 100.0]]), ([5.0, 0.0], [[1.0, 0.0], [0.0, 1e4]])]
+)
+def test_mean_direction_of_elongated_latents(mean, cov):
+    family, cov = families.VonMises(units="degrees"), np.array(cov)
+    p = Predictive(family, np.array([mean]), cov[None])
+    moment = on_a_grid(family, np.array(mean), cov, family.moment, 0.005 if cov.max() > 1e3 else 0.02)
+    apart = p.mean()[0] - np.degrees(np.arctan2(moment[1], moment[0]))
+    assert abs((apart + 180.0) % 360.0 - 180.0) < 1e-3
+    np.testing.assert_allclose(p.var()[0], 1.0 - np.hypot(*moment), atol=1e-5)
+
+
+@pytest.mark.parametrize("classes, variance", [(50, 25.0), (100, 400.0)])
+def test_exchangeable_classes_are_equally_probable(classes, variance):
+    family = families.Categorical().resolve(np.arange(classes))
+    p = Predictive(family, np.zeros((1, classes)), variance * np.eye(classes)[None]).probabilities()
+    np.testing.assert_allclose(p * classes, 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "family, mean, variance, y, expected",
+    [
+        (families.Poisson(), 0.0, 25.0, 1e7, -23.8),
+        (families.InverseGaussian(phi=0.3), 10.0, 25.0, 1e-8, -0.26),
+        (families.Gamma(phi=1e-4), 0.0, 1e4, 1e-8, 12.88),
+    ],
+)
+def test_densities_far_from_the_mean_of_the_latent(family, mean, variance, y, expected):
+    found = Predictive(family, np.full((1, 1), mean), np.full((1, 1, 1), variance)).log_prob([y])[0]
+    # a grid about the likelihood's own peak: the integrand is next to nothing elsewhere
+    centre = float(family.expansion(np.array([y]))[0, 0])
+    eta = centre + np.linspace(-2.0, 2.0, 400_001)
+    log_f = family.log_prob(eta[:, None], np.array([y])) - 0.5 * (eta - mean) ** 2 / variance
+    total = np.log(np.sum(np.exp(log_f - log_f.max())) * (eta[1] - eta[0])) + log_f.max()
+    np.testing.assert_allclose(found, total - 0.5 * np.log(2 * np.pi * variance), atol=1e-6)
+    assert abs(found - expected) < 0.06
+
+
+@pytest.mark.parametrize("variance", [0.01, 1.0, 1e4])
+def test_probabilities_of_grades_are_those_of_a_fine_grid(variance):
+    family = families.Ordinal(phi=[-1.0, 0.0, 2.0])
+    p = Predictive(family, np.array([[0.5]]), np.array([[[variance]]]))
+    x = np.linspace(-9.0, 9.0, 200_001)
+    w = np.exp(-0.5 * x**2)
+    grid = w @ family.moment(0.5 + np.sqrt(variance) * x[:, None]) / w.sum()
+    np.testing.assert_allclose(p.probabilities()[0], grid, rtol=1e-7)
+    np.testing.assert_allclose(p.log_prob([2.0])[0], np.log(grid[2]), atol=1e-7)
