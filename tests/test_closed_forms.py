@@ -292,7 +292,9 @@ def test_what_the_built_in_families_have():
     }  # fmt: skip
     assert have["predictive_moments"] == {"categorical", "logistic_normal", "ordinal"}
     assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
-    assert have["natural"] == have["part_log_prob"] | {"von_mises", "von_mises_direction_concentration"}
+    assert have["natural"] == have["part_log_prob"] | {
+        "von_mises", "von_mises_direction_concentration", "categorical", "multinomial", "wishart",
+    }  # fmt: skip
     assert set(FAMILIES) - have["cdf"] == {
         "categorical", "multinomial", "dirichlet_multinomial", "von_mises", "von_mises_fisher",
         "von_mises_direction_concentration", "logistic_normal", "wishart",

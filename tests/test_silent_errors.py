@@ -141,7 +141,7 @@ def test_pipelines_score_with_routing(routing):
     pipe = make_pipeline(StandardScaler(), held())
     assert np.all(np.isfinite(cross_val_score(pipe, X, y, cv=3)))
     weights = np.linspace(0.0, 2.0, 30)
-    weighted = held().set_score_request(sample_weight=True)
+    weighted = held().set_score_request(sample_weight=True).set_fit_request(sample_weight=False)
     found = cross_val_score(weighted, X, y, cv=KFold(2), params={"sample_weight": weights})
     model = held().fit(X[15:], y[15:])
     np.testing.assert_allclose(found[0], model.score(X[:15], y[:15], sample_weight=weights[:15]))

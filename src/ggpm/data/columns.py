@@ -34,7 +34,11 @@ MOST_NAMED = 5  # columns or labels that a message lists
 
 @dataclass(frozen=True)
 class Column:
-    """One column of X as the door saw it: its name, what it holds, and the labels of a category."""
+    """One column of X as the door saw it: its name, what it holds, and the labels of a category.
+
+    >>> Column("station", "category", ("a", "b")).labels
+    ('a', 'b')
+    """
 
     name: str | None
     kind: Kind = "number"
@@ -75,7 +79,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of X: their number, their names, and what each holds (None: numbers, all of them)."""
+    """Columns of X: their number, their names, and what each holds (None: numbers, all of them).
+
+    >>> Columns(2, ("height", "depth")).count
+    2
+    """
 
     count: int
     names: tuple[str, ...] | None = None

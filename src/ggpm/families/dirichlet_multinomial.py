@@ -48,6 +48,8 @@ class DirichletMultinomial(Multinomial):
 
     _phi_ndims = (0,)
 
+    natural, statistic = Family.natural, Family.statistic  # those of the multinomial are another density's
+
     def __init__(self, phi: float = 10.0, phi_bounds: Bounds = (1e-3, 1e6)):
         self.phi = phi
         self.phi_bounds = phi_bounds

@@ -121,7 +121,7 @@ def dirichlet(X: Array, *, inference: Any = "laplace", separate: bool = False, *
 
 def matched(y: Array) -> Array:
     """Another expansion point than the paper's: the latent whose alpha is y, as eta = g(T(y)) would have it."""
-    return Softplus().inverse(y)
+    return Softplus().inverse((y + 1e-3) / (1.0 + 3e-3))  # zeros replaced as in `dirichlet`
 
 
 METHODS: dict[str, Callable[[Array], Any]] = {

@@ -73,7 +73,12 @@ class Predictive:
         return kind_of(self.family)
 
     def cholesky(self) -> Array:
-        """Lower Cholesky roots of the latent's covariances, (m, D, D), zero in directions without variance."""
+        """Lower Cholesky roots of the latent's covariances, (m, D, D), zero in directions without variance.
+
+        >>> from ggpm.families import Poisson
+        >>> Predictive(Poisson(), np.zeros((1, 1)), np.full((1, 1, 1), 4.0)).cholesky()
+        array([[[2.]]])
+        """
         return self._root
 
     @cached_property

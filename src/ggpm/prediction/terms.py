@@ -36,6 +36,13 @@ def terms(posterior: Any, X: Array) -> dict[str, tuple[Array, Array]]:
     """Mean and standard deviation (m, D) of every summand of the kernels at encoded rows, by name.
 
     Summands of the same name under different latents are one term.
+
+    >>> from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(4.0)[:, None]
+    >>> model = GGPRegressor("poisson", RBF() + ConstantKernel(), optimizer=None).fit(X, np.arange(4))
+    >>> len(terms(model.posterior_, X))
+    2
     """
     if not isinstance(posterior, (DensePosterior, InducingPosterior)):
         raise ValueError(f"terms are known for dense and inducing posteriors; got {type(posterior).__name__}.")
@@ -108,7 +115,13 @@ def _factors(kernel: sk.Kernel, on: Any) -> list[str]:
 
 # ---- joint draws -----------------------------------------------------------------------------------------------------
 def joint_covariance(posterior: Any, X: Array) -> Array:
-    """Covariance of the latents of all rows, (m, D, m, D)."""
+    """Covariance of the latents of all rows, (m, D, m, D).
+
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(4.0)[:, None]
+    >>> joint_covariance(GGPRegressor("poisson", optimizer=None).fit(X, np.arange(4)).posterior_, X).shape
+    (4, 1, 4, 1)
+    """
     m = len(X)
     prior = [evaluate(k, X).K for k in posterior.kernels]
     if isinstance(posterior, InducingPosterior):
@@ -139,6 +152,12 @@ def joint_draws(posterior: Any, X: Array, size: int, rng: np.random.Generator) -
 
     From the joint covariance for few rows, from draws of the prior (Matheron's rule) for many; with neighbours row by
     row, each given its nearest.
+
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(4.0)[:, None]
+    >>> model = GGPRegressor("poisson", optimizer=None).fit(X, np.arange(4))
+    >>> joint_draws(model.posterior_, X, 3, np.random.default_rng(0)).shape
+    (3, 4, 1)
     """
     if isinstance(posterior, NeighboursPosterior):
         return posterior.draw(X, size, rng)
