@@ -20,13 +20,14 @@ from scipy.sparse.linalg import LinearOperator, gmres
 
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks, Combination, Curvature, Diagonal, Marginals
-from ggpm.fields.base import Approximation, Field, Natural, Process
+from ggpm.fields.base import Approximation, Field, Natural
 from ggpm.fields.dense.matrices import KernelMatrices, latents_of
 from ggpm.fields.dense.posterior import DensePosterior
 from ggpm.fields.dense.solution import Solution, Solver, check_memory, factorise
+from ggpm.fields.rows import RowsLook, RowsProcess, site_values, sites_of
 from ggpm.kernels import Distances, KernelEvaluation, with_log_hyper
 from ggpm.kernels.linalg import fortran, mirror, symmetric_dot
-from ggpm.sites.base import InferenceError, Problem, Rule, Sites
+from ggpm.sites.base import InferenceError, Problem, Rule
 
 Array = NDArray[np.float64]
 
@@ -43,9 +44,6 @@ DENSE_SIZE = 3000  # nD up to which a lost direction is computed again by elimin
 # is, whose curvature changes along it.
 CG_STEPS, CG_RTOL = 50, 1e-2
 STEP = 1e-4  # of log-hyperparameters, for differences of kernel matrices: four digits of a guess of the Hessian
-# Change of the log prior variance from which a start with rescaled sites is tried as well; it costs one factorisation,
-# and nearer by the sites as they are serve.
-RESCALED = 0.5
 
 
 @dataclass(frozen=True)
@@ -84,26 +82,11 @@ class DenseGaussian:
         return self.solution.marginals()
 
 
-class DenseLook:
+class DenseLook(RowsLook):
     """The sites of all rows as seen from a point (z, f)."""
 
     def __init__(self, problem: Problem, rule: Rule, x: Array, V: Marginals | None, fisher: bool):
-        self.problem, self.rule, self.x, self.V, self.fisher = problem, rule, x, V, fisher
-        value = rule.value(problem, x[1]) if V is None else self.sites.value
-        assert value is not None
-        objective = value - 0.5 * float(np.sum(x[0] * x[1]))
-        self.objective = objective if np.isfinite(objective) else -np.inf
-
-    @cached_property
-    def sites(self) -> Sites:
-        """Gradient and precision."""
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return self.rule.at(self.problem, self.x[1], self.V, self.fisher)
-
-    @property
-    def u(self) -> Array:
-        """The gradient, without the precision where that was not asked for yet."""
-        return self.sites.u if "sites" in self.__dict__ else self.rule.u(self.problem, self.x[1])
+        super().__init__(problem, rule, x, x[1], float(np.sum(x[0] * x[1])), V, fisher)
 
 
 @dataclass(frozen=True)
@@ -159,7 +142,7 @@ class DenseField(Field):
         return DenseProcess(problem, K, evaluations, list(kernels), self.distances, self.solver)
 
 
-class DenseProcess(Process):
+class DenseProcess(RowsProcess):
     """Kernel matrices of all rows; without evaluations of kernels it has no gradient in their hyperparameters."""
 
     def __init__(
@@ -184,9 +167,6 @@ class DenseProcess(Process):
 
     def factor(self, look: DenseLook) -> _Factor:
         return _Factor(look.sites.U, self.solver(self.K, look.sites.U))
-
-    def unchanged(self, look: DenseLook, factor: _Factor) -> bool:
-        return _equal(look.sites.U, factor.U)
 
     def newton(self, look: DenseLook, factor: _Factor) -> tuple[Array, float]:
         """Newton direction in z and in f, and the squared Newton decrement.
@@ -214,41 +194,12 @@ class DenseProcess(Process):
         return DenseGaussian(factor.U, factor.solution, x[0], self.K.dot(x[0]))
 
     # ---- bounds ------------------------------------------------------------------------------------------------
-    def natural(self, q: DenseGaussian, factorised: bool) -> Natural:
-        U = _site_values(q.U, factorised)
-        return q.z + _sites(U).dot(q.mean), U
-
-    def narrowed(self, natural: Natural, q: DenseGaussian, precision: float) -> Natural:
-        added = precision if natural[1].ndim == 2 else precision * np.eye(self.shape[1])
-        return natural[0] + precision * q.mean, natural[1] + added
-
     def from_natural(self, natural: Natural) -> DenseGaussian:
-        lam, U = natural[0], _sites(natural[1])
+        lam, U = natural[0], sites_of(natural[1])
         solution = self.solver(self.K, U)
         z = solution.solve(lam)
         z += solution.solve(lam - z - U.dot(self.K.dot(z)))  # one step of refinement
         return DenseGaussian(U, solution, z, self.K.dot(z))
-
-    def prior_natural(self, rule: Rule) -> Natural:
-        p = self.problem
-        U = p.family.U(p.offset, p.y, expected=True)
-        return np.zeros(self.shape), _site_values(U, rule.factorised)
-
-    def target(self, look: DenseLook, q: DenseGaussian) -> Natural:
-        U = look.sites.U
-        return look.sites.u + U.dot(q.mean), _site_values(U, isinstance(U, Diagonal))
-
-    def change(self, look: DenseLook, q: DenseGaussian) -> float:
-        old, new = (_site_values(U, isinstance(U, Diagonal)) for U in (q.U, look.sites.U))
-        # least: a precision that says as little as the prior does, hence in the unit of y
-        du, dU, least = np.abs(look.sites.u - q.z).max(), np.abs(new - old).max(), 1.0 / self._prior_variance().mean()
-        change = max(du / (np.sqrt(least) + np.abs(q.z).max()), dU / (least + np.abs(old).max()))
-        return float(change) if np.isfinite(change) else np.inf
-
-    def overlap(self, q: DenseGaussian) -> float:
-        if isinstance(q.U, Diagonal):
-            return float(np.sum(q.U.gamma * q.marginals.diag))
-        return float(np.sum(q.U.dense() * q.marginals.dense()))
 
     def coupled_target(self, rule: Rule, look: DenseLook, q: DenseGaussian) -> Natural | None:
         """Sites whose covariance is the natural gradient's and whose mean is a Newton step's.
@@ -279,32 +230,20 @@ class DenseProcess(Process):
                 break
             p, pz = Ks + rho / last * p, s + rho / last * pz
         sites = look.sites.U
-        return q.z + dz + sites.dot(q.mean + dm), _site_values(sites, True)
+        return q.z + dz + sites.dot(q.mean + dm), site_values(sites, True)
 
     # ---- from one process to another -----------------------------------------------------------------------------
     def remember(self, approximation: Approximation) -> Any:
         q = approximation.q
         if approximation.rule.depends_on != "covariance":
             return q.z, q.mean
-        return *self.natural(q, approximation.rule.factorised), self._prior_variance()
+        return *self.natural(q, approximation.rule.factorised), self.prior_variance()
 
     def resume(self, start: Any) -> tuple[Array, Array | None]:
         z, mean = start
         return np.stack([z, self.K.dot(z)]), mean + self.problem.offset
 
-    def resume_natural(self, start: Any) -> list[Natural]:
-        lam, U, variance = start
-        if lam.shape != self.shape:
-            return []
-        tries = [(lam, U)]
-        # Where the likelihood is steep against the prior, E[u] stays and E[U] goes with 1/sd when the prior grows.
-        ratio = self._prior_variance() / variance
-        if np.any(np.abs(np.log(ratio)) > RESCALED):
-            tries.append((lam, U / np.mean(ratio) ** 0.5))
-        return tries
-
-    def _prior_variance(self) -> Array:
-        """Mean prior variance of every kernel."""
+    def prior_variance(self) -> Array:
         return np.array([np.mean(np.diag(k)) for k in self.K])
 
     # ---- derivatives ---------------------------------------------------------------------------------------------
@@ -433,21 +372,3 @@ def dense_solve(U: Curvature, K: KernelMatrices, r: Array) -> Array:
     A = np.matmul(U.dense(), K.dense(D).reshape(n, D, n * D)).reshape(n * D, n * D)
     A.flat[:: n * D + 1] += 1.0
     return np.linalg.solve(A, r.ravel()).reshape(n, D)
-
-
-def _equal(a: Curvature, b: Curvature) -> bool:
-    """Whether two curvatures of one family are the same numbers (constant curvature: the Gaussian)."""
-    return all(
-        np.array_equal(x, y) for x, y in zip(vars(a).values(), vars(b).values()) if x is not None and y is not None
-    )
-
-
-def _site_values(U: Curvature, factorised: bool) -> Array:
-    """A curvature as the array of a site: diagonals (n, D) or blocks (n, D, D)."""
-    if factorised:
-        return U.gamma if isinstance(U, Diagonal) else np.ascontiguousarray(np.einsum("njj->nj", U.dense()))
-    return U.dense()
-
-
-def _sites(values: Array) -> Diagonal | Blocks:
-    return Diagonal(values) if values.ndim == 2 else Blocks(values)

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks, Combination, Curvature, Diagonal, Marginals
-from ggpm.fields.base import Approximation, Field, Natural, Process
-from ggpm.fields.dense.field import _equal, _site_values, _sites
+from ggpm.fields.base import Approximation, Field, Natural
 from ggpm.fields.dense.matrices import kernel_of, latents_of
 from ggpm.fields.neighbours.conditionals import Conditionals
 from ggpm.fields.neighbours.factor import NARROW
@@ -32,8 +31,9 @@ from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.fields.neighbours.precision import SparsePrecision
 from ggpm.fields.neighbours.search import SMOOTH_NUGGET, is_rough, nearest
 from ggpm.fields.neighbours.settings import Neighbours
+from ggpm.fields.rows import RowsLook, RowsProcess, site_values, sites_of
 from ggpm.kernels import diag
-from ggpm.sites.base import Problem, Rule, Sites
+from ggpm.sites.base import Problem, Rule
 
 Array = NDArray[np.float64]
 
@@ -44,7 +44,6 @@ CHORD_SIZE, CHORD_MOST = 1000, 15.0
 CG_STEPS, CG_RTOL = 50, 1e-2
 # Rows whose neighbours are compared, and the share of them that must stay, for a layout to suit other kernels
 SAMPLE, SAME = 1000, 0.9
-RESCALED = 0.5  # change of the log prior variance from which a start with rescaled sites is tried as well
 
 
 @dataclass(frozen=True)
@@ -74,28 +73,13 @@ class NeighboursGaussian:
         return Diagonal(blocks) if blocks.ndim == 2 else Blocks(blocks)
 
 
-class NeighboursLook:
+class NeighboursLook(RowsLook):
     """The sites of all rows as seen from a point."""
 
     def __init__(self, process: NeighboursProcess, rule: Rule, x: Array, V: Marginals | None, fisher: bool) -> None:
-        self.problem, self.rule, self.x, self.V, self.fisher = process.problem, rule, x, V, fisher
-        self.f = x[process.layout.place]
-        value = rule.value(self.problem, self.f) if V is None else self.sites.value
-        assert value is not None
         self.Qx = process.prior_dot(x)
-        objective = value - 0.5 * float(np.sum(x * self.Qx))
-        self.objective = objective if np.isfinite(objective) else -np.inf
-
-    @cached_property
-    def sites(self) -> Sites:
-        """Gradient and precision."""
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return self.rule.at(self.problem, self.f, self.V, self.fisher)
-
-    @property
-    def u(self) -> Array:
-        """The gradient, without the precision where that was not asked for yet."""
-        return self.sites.u if "sites" in self.__dict__ else self.rule.u(self.problem, self.f)
+        f = x[process.layout.place]
+        super().__init__(process.problem, rule, x, f, float(np.sum(x * self.Qx)), V, fisher)
 
 
 @dataclass(frozen=True)
@@ -164,7 +148,7 @@ class NeighboursField(Field):
         return NeighboursProcess(Problem(family, self.y, self.offset), self.layout, priors, list(kernels))
 
 
-class NeighboursProcess(Process):
+class NeighboursProcess(RowsProcess):
     """Sparse priors of all latents under given kernels."""
 
     def __init__(
@@ -197,9 +181,6 @@ class NeighboursProcess(Process):
     def factor(self, look: NeighboursLook) -> _Factor:
         return _Factor(look.sites.U, SparsePrecision(self.layout, self.priors, look.sites.U), look.rule)
 
-    def unchanged(self, look: NeighboursLook, factor: _Factor) -> bool:
-        return _equal(look.sites.U, factor.U)
-
     def newton(self, look: NeighboursLook, factor: _Factor) -> tuple[Array, float]:
         residual = self.layout.at_points(look.u) - look.Qx
         step = factor.precision.solve(residual)
@@ -212,16 +193,8 @@ class NeighboursProcess(Process):
         return NeighboursGaussian(factor.U, factor.precision, x, f, z, log_det)
 
     # ---- bounds ------------------------------------------------------------------------------------------------
-    def natural(self, q: NeighboursGaussian, factorised: bool) -> Natural:
-        U = _site_values(q.U, factorised)
-        return q.z + _sites(U).dot(q.mean), U
-
-    def narrowed(self, natural: Natural, q: NeighboursGaussian, precision: float) -> Natural:
-        added = precision if natural[1].ndim == 2 else precision * np.eye(self.shape[1])
-        return natural[0] + precision * q.mean, natural[1] + added
-
     def from_natural(self, natural: Natural) -> NeighboursGaussian:
-        lam, U = natural[0], _sites(natural[1])
+        lam, U = natural[0], sites_of(natural[1])
         precision = SparsePrecision(self.layout, self.priors, U)
         pulled = self.layout.at_points(lam)
         f = precision.solve(pulled)
@@ -229,27 +202,6 @@ class NeighboursProcess(Process):
         f = f + precision.solve(left)  # one step of refinement
         mean = f[self.layout.place]
         return NeighboursGaussian(U, precision, f, mean, lam - U.dot(mean), precision.log_det - self._prior_log_det())
-
-    def prior_natural(self, rule: Rule) -> Natural:
-        p = self.problem
-        U = p.family.U(p.offset, p.y, expected=True)
-        return np.zeros(self.shape), _site_values(U, rule.factorised)
-
-    def target(self, look: NeighboursLook, q: NeighboursGaussian) -> Natural:
-        U = look.sites.U
-        return look.sites.u + U.dot(q.mean), _site_values(U, isinstance(U, Diagonal))
-
-    def change(self, look: NeighboursLook, q: NeighboursGaussian) -> float:
-        old, new = (_site_values(U, isinstance(U, Diagonal)) for U in (q.U, look.sites.U))
-        # least: a precision that says as little as the prior does, hence in the unit of y
-        du, dU, least = np.abs(look.sites.u - q.z).max(), np.abs(new - old).max(), 1.0 / self._prior_variance().mean()
-        change = max(du / (np.sqrt(least) + np.abs(q.z).max()), dU / (least + np.abs(old).max()))
-        return float(change) if np.isfinite(change) else np.inf
-
-    def overlap(self, q: NeighboursGaussian) -> float:
-        if isinstance(q.U, Diagonal):
-            return float(np.sum(q.U.gamma * q.marginals.diag))
-        return float(np.sum(q.U.dense() * q.marginals.dense()))
 
     def coupled_target(self, rule: Rule, look: NeighboursLook, q: NeighboursGaussian) -> Natural | None:
         """Sites whose covariance is the natural gradient's and whose mean is a Newton step's, as on the dense field."""
@@ -277,14 +229,14 @@ class NeighboursProcess(Process):
         sites, at_rows = look.sites.U, dm[layout.place]
         coupled = rule.coupled(self.problem, q.mean, q.marginals, look.sites)
         z = look.sites.u - np.einsum("njk,nk->nj", coupled, at_rows)
-        return z + sites.dot(q.mean + at_rows), _site_values(sites, True)
+        return z + sites.dot(q.mean + at_rows), site_values(sites, True)
 
     # ---- from one process to another -----------------------------------------------------------------------------
     def remember(self, approximation: Approximation) -> Any:
         q = approximation.q
         if approximation.rule.depends_on != "covariance":
             return self.prior_dot(q.f), q.mean
-        return *self.natural(q, approximation.rule.factorised), self._prior_variance()
+        return *self.natural(q, approximation.rule.factorised), self.prior_variance()
 
     def resume(self, start: Any) -> tuple[Array, Array | None]:
         z, mean = start
@@ -292,18 +244,7 @@ class NeighboursProcess(Process):
         x = np.stack([prior.covariance_dot(z[:, j]) for j, prior in enumerate(priors)], axis=1)
         return x, mean + self.problem.offset
 
-    def resume_natural(self, start: Any) -> list[Natural]:
-        lam, U, variance = start
-        if lam.shape != self.shape:
-            return []
-        tries = [(lam, U)]
-        ratio = self._prior_variance() / variance
-        if np.any(np.abs(np.log(ratio)) > RESCALED):
-            tries.append((lam, U / np.mean(ratio) ** 0.5))
-        return tries
-
-    def _prior_variance(self) -> Array:
-        """Mean prior variance of every kernel."""
+    def prior_variance(self) -> Array:
         return np.array([np.mean(diag(kernel, self.layout.X)) for kernel in self.kernels])
 
     # ---- results -------------------------------------------------------------------------------------------------
@@ -327,4 +268,4 @@ class NeighboursProcess(Process):
         q, layout = approximation.q, self.layout
         U = layout.at_points(q.U.diagonal().gamma if isinstance(q.U, Diagonal) else q.U.dense())
         settings = replace(layout.settings, nugget=self.priors[0].nugget)
-        return NeighboursPosterior(self.kernels, layout.X, q.f, _sites(U), settings, layout.kernels, q.precision)
+        return NeighboursPosterior(self.kernels, layout.X, q.f, sites_of(U), settings, layout.kernels, q.precision)
