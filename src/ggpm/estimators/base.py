@@ -23,11 +23,11 @@ from ggpm.data import frames
 from ggpm.data.checks import as_numbers, as_offset, check_whole
 from ggpm.data.columns import Columns
 from ggpm.data.door import Target
-from ggpm.data.kinds import is_dask, is_streamed
+from ggpm.data.kinds import is_streamed
 from ggpm.data.rows import pick
 from ggpm.data.text import Hint, Message, did_you_mean, stacklevel
 from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit, source_of, target_of
-from ggpm.estimators.output import FramedOutput
+from ggpm.estimators.predicting import Predicting
 from ggpm.families.base import Family
 from ggpm.families.weighted import Weighted
 from ggpm.fields.base import Field
@@ -43,7 +43,6 @@ from ggpm.learning.choice import AUTO, choose, name_of
 from ggpm.learning.fit import NO_MODE, Fit, Search, SearchOutcome, learn, learn_in_samples
 from ggpm.learning.objective import Evidence
 from ggpm.prediction.loo import LeaveOneOut, leave_one_out
-from ggpm.prediction.predictive import Predictive
 from ggpm.sites import INFERENCES, Rule
 
 Array = NDArray[np.float64]
@@ -51,7 +50,7 @@ Array = NDArray[np.float64]
 REARRANGED = 3  # most times that neighbours are found again because the learned kernels order distances otherwise
 
 
-class GGP(FramedOutput, BaseEstimator):
+class GGP(Predicting, BaseEstimator):
     """Base of the three estimators: learning, the latent posterior, predictive distributions."""
 
     listener: Callable[[str, int, int, float], None] | None = None
@@ -420,93 +419,6 @@ class GGP(FramedOutput, BaseEstimator):
             raise ValueError("leave-one-out needs the exact posterior of all training rows: fit with inducing=None.")
         return leave_one_out(self.fit_.approximate(), neighbours)
 
-    # ---- prediction ----------------------------------------------------------------------------------------------
-    def predict_latent(self, X: Any, *, offset: Any = None) -> tuple[Array, Array]:
-        """Mean (m, D) and covariance (m, D, D) of the latent at the rows of X.
-
-        >>> from ggpm import GGPRegressor
-        >>> X = np.arange(8.0)[:, None]
-        >>> mean, cov = GGPRegressor("von_mises", optimizer=None).fit(X, X[:, 0] / 2).predict_latent(X[:3])
-        >>> mean.shape, cov.shape
-        ((3, 2), (3, 2, 2))
-        """
-        check_is_fitted(self)
-        if is_dask(X):
-            return self.predict_dist(X, offset=offset).latent()
-        self._require_offset(offset)
-        X, _ = inputs_of(self, X, self.fit_.columns)
-        mean, cov = self.posterior_.latent(X)
-        offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
-        return mean + as_offset(offset, len(X), mean.shape[1]) + self.family_.origin, cov
-
-    def _require_offset(self, offset: Any) -> None:
-        """Without the offset that a model was fitted with, its predictions are for an exposure that nobody meant."""
-        if offset is None and self.fit_.offset is not None:
-            name = "" if self.fit_.offset == "offset" else f" ({self.fit_.offset})"
-            raise ValueError(
-                Message(
-                    f"the model was fitted with an offset{name}, and none is given here: pass it, ",
-                    Hint("offset=0 for none (an exposure of one)", "offset", 0),
-                    Hint("; in cross-validation by metadata routing, model.set_fit_request(offset=True)"),
-                    Hint(".set_score_request(offset=True)"),
-                    ".",
-                )
-            )
-
-    def predict_dist(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
-        """The predictive distribution (`Predictive`) at the rows of X; ``trials`` for counts out of N.
-
-        For a Dask collection its methods give Dask arrays, and nothing is computed before they are.
-
-        >>> from ggpm import GGPRegressor
-        >>> X = np.arange(8.0)[:, None]
-        >>> GGPRegressor("poisson").fit(X, np.arange(8)).predict_dist(X[:3])
-        Predictive(Poisson(), 3 rows)
-        """
-        if is_dask(X):
-            check_is_fitted(self)
-            self._require_offset(offset)
-            from ggpm.prediction.lazy import LazyPredictive
-
-            return LazyPredictive(self, X, offset, trials)
-        mean, cov = self.predict_latent(X, offset=offset)
-        trials = _as_trials(trials, len(mean), self.family_)
-        return Predictive(self.family_, mean, cov, trials, getattr(self, "classes_", None))
-
-    def terms(self, X: Any) -> dict[str, tuple[Array, Array]]:
-        """Mean and standard deviation, (m, D) each, of every summand of the kernel, by a name of its own.
-
-        The means add up to that of the latent, without the offset and the family's origin.
-
-        >>> from ggpm import GGPRegressor
-        >>> from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-        >>> X = np.arange(8.0)[:, None]
-        >>> model = GGPRegressor("poisson", RBF() + WhiteKernel(), optimizer=None).fit(X, np.arange(8))
-        >>> list(model.terms(X))
-        ['RBF', 'noise']
-        """
-        from ggpm.prediction.terms import terms
-
-        check_is_fitted(self)
-        return terms(self.posterior_, inputs_of(self, X, self.fit_.columns)[0])
-
-    def term_shares(self, X: Any) -> Any:
-        """Share of each term in the variance of the latent's mean over the rows, a pandas frame (terms, latents).
-
-        Shares are of the sum of the terms' own variances: terms that lean against each other both count.
-
-        >>> from ggpm import GGPRegressor
-        >>> from sklearn.gaussian_process.kernels import RBF, ConstantKernel
-        >>> X = np.arange(8.0)[:, None]
-        >>> model = GGPRegressor("poisson", RBF() + ConstantKernel(), optimizer=None).fit(X, np.arange(8))
-        >>> model.term_shares(X)[0].to_dict()
-        {'RBF': 1.0, 'constant': 0.0}
-        """
-        found = {name: mean.var(axis=0) for name, (mean, _) in self.terms(X).items()}
-        total = np.sum(list(found.values()), axis=0)
-        shares = {name: var / np.where(total > 0, total, 1.0) for name, var in found.items()}
-        return frames.require("pandas").DataFrame(shares).T
-
     def update(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> Self:
         """Add rows to a fitted model: a new posterior at the hyperparameters that it has, without learning them anew.
 
@@ -548,78 +460,6 @@ class GGP(FramedOutput, BaseEstimator):
             warnings.warn(note, ConvergenceWarning, stacklevel=2)
         return self
 
-    def sample_y(
-        self, X: Any, n_samples: int = 1, random_state: Any = 0, *, joint: bool = True, offset: Any = None,
-        trials: Any = None,
-    ) -> Any:  # fmt: skip
-        """Draws of y with the draws on the last axis, as in scikit-learn: joint over the rows, so that sums are right.
-
-        With ``joint=False`` rows are independent of each other, which is faster; draws for Dask collections always are.
-
-        >>> from ggpm import GGPRegressor
-        >>> X = np.arange(8.0)[:, None]
-        >>> GGPRegressor("poisson").fit(X, np.arange(8)).sample_y(X[:3], 5).shape
-        (3, 5)
-        """
-        predictive = self.predict_dist(X, offset=offset, trials=trials)
-        if not joint or is_dask(X):
-            draws = predictive.sample(n_samples, random_state)
-        else:
-            from ggpm.prediction.terms import joint_draws
-
-            check_whole(n_samples, "n_samples", 0)
-            rng = np.random.default_rng(random_state)
-            encoded, _ = inputs_of(self, X, self.fit_.columns)
-            latent = joint_draws(self.posterior_, encoded, n_samples, rng)
-            shift = predictive.latent_mean - self.posterior_.latent(encoded)[0]  # offset and origin
-            draws = self.family_.sample(latent + shift, rng, predictive.trials)
-        return self._labelled(np.moveaxis(draws, 1 if is_dask(X) else 0, -1))
-
-    def log_predictive_density(self, X: Any, y: Any, *, offset: Any = None) -> Array:
-        """Log predictive density of each row of y, (m,).
-
-        >>> from ggpm import GGPRegressor
-        >>> X = np.arange(6.0)[:, None]
-        >>> GGPRegressor("poisson").fit(X, np.arange(6)).log_predictive_density(X, np.arange(6)).shape
-        (6,)
-        """
-        if is_dask(X):
-            return self.predict_dist(X, offset=offset).log_prob(y)
-        return self.predict_dist(X, offset=offset).log_prob(self.codes(y))
-
-    def codes(self, y: Any) -> Any:
-        """y as the family knows it (classifiers: codes of the labels).
-
-        >>> from ggpm import GGPClassifier
-        >>> GGPClassifier(optimizer=None).fit(np.arange(4.0)[:, None], list("abab")).codes(["b", "a"])
-        array([1., 0.])
-        """
-        names = frames.names_of(y)
-        if names and self.target_names_ and len(names) > 1 and names != self.target_names_:
-            raise ValueError(
-                f"the columns of y must be those of fit, {', '.join(self.target_names_)}; got {', '.join(names)}. "
-                f"Try y[{self.target_names_}]."
-            )
-        return frames.values_of(y)
-
-    def _labelled(self, draws: Any) -> Any:
-        """Draws of the family as the user knows them (classifiers: labels)."""
-        return draws
-
 
 def _print_progress(what: str, run: int, calls: int, value: float) -> None:
     print(f"[ggpm] run {run}, evaluation {calls}: {what} {value:.6f}", file=sys.stderr)
-
-
-def _as_trials(trials: Any, m: int, family: Family) -> Array | None:
-    if trials is None:
-        return None
-    if not family.countable:
-        raise ValueError(f"trials applies to counts out of N (binomial, multinomial), not to {type(family).__name__}.")
-    out = as_numbers(trials, "trials", "positive integers")
-    if out.shape not in {(), (1,), (m,)}:
-        raise ValueError(f"trials must be one number, or one for each of the {m} rows; got shape {out.shape}.")
-    bad = ~(np.isfinite(out) & (out >= 1) & (out == np.round(out)))
-    if bad.any():
-        raise ValueError(f"trials must be positive integers; got {out[bad][0]:g}.")
-    return np.broadcast_to(out, (m,))

@@ -1,0 +1,189 @@
+"""What a fitted estimator says of new rows: the latent, predictive distributions, terms, joint draws."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from ggpm.data import frames
+from ggpm.data.checks import as_numbers, as_offset, check_whole
+from ggpm.data.kinds import is_dask
+from ggpm.data.text import Hint, Message
+from ggpm.estimators.intake import inputs_of
+from ggpm.estimators.output import FramedOutput
+from ggpm.families.base import Family
+from ggpm.prediction.predictive import Predictive
+
+if TYPE_CHECKING:
+    from ggpm.learning.fit import Fit
+
+Array = NDArray[np.float64]
+
+
+class Predicting(FramedOutput):
+    """Methods of a fitted estimator that ask its posterior for new rows."""
+
+    fit_: Fit
+    family_: Family
+    posterior_: Any
+
+    def predict_latent(self, X: Any, *, offset: Any = None) -> tuple[Array, Array]:
+        """Mean (m, D) and covariance (m, D, D) of the latent at the rows of X.
+
+        >>> from ggpm import GGPRegressor
+        >>> X = np.arange(8.0)[:, None]
+        >>> mean, cov = GGPRegressor("von_mises", optimizer=None).fit(X, X[:, 0] / 2).predict_latent(X[:3])
+        >>> mean.shape, cov.shape
+        ((3, 2), (3, 2, 2))
+        """
+        check_is_fitted(self)
+        if is_dask(X):
+            return self.predict_dist(X, offset=offset).latent()
+        self._require_offset(offset)
+        X, _ = inputs_of(self, X, self.fit_.columns)
+        mean, cov = self.posterior_.latent(X)
+        offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
+        return mean + as_offset(offset, len(X), mean.shape[1]) + self.family_.origin, cov
+
+    def _require_offset(self, offset: Any) -> None:
+        """Without the offset that a model was fitted with, its predictions are for an exposure that nobody meant."""
+        if offset is None and self.fit_.offset is not None:
+            name = "" if self.fit_.offset == "offset" else f" ({self.fit_.offset})"
+            raise ValueError(
+                Message(
+                    f"the model was fitted with an offset{name}, and none is given here: pass it, ",
+                    Hint("offset=0 for none (an exposure of one)", "offset", 0),
+                    Hint("; in cross-validation by metadata routing, model.set_fit_request(offset=True)"),
+                    Hint(".set_score_request(offset=True)"),
+                    ".",
+                )
+            )
+
+    def predict_dist(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
+        """The predictive distribution (`Predictive`) at the rows of X; ``trials`` for counts out of N.
+
+        For a Dask collection its methods give Dask arrays, and nothing is computed before they are.
+
+        >>> from ggpm import GGPRegressor
+        >>> X = np.arange(8.0)[:, None]
+        >>> GGPRegressor("poisson").fit(X, np.arange(8)).predict_dist(X[:3])
+        Predictive(Poisson(), 3 rows)
+        """
+        if is_dask(X):
+            check_is_fitted(self)
+            self._require_offset(offset)
+            from ggpm.prediction.lazy import LazyPredictive
+
+            return LazyPredictive(self, X, offset, trials)
+        mean, cov = self.predict_latent(X, offset=offset)
+        trials = _as_trials(trials, len(mean), self.family_)
+        return Predictive(self.family_, mean, cov, trials, getattr(self, "classes_", None))
+
+    def terms(self, X: Any) -> dict[str, tuple[Array, Array]]:
+        """Mean and standard deviation, (m, D) each, of every summand of the kernel, by a name of its own.
+
+        The means add up to that of the latent, without the offset and the family's origin.
+
+        >>> from ggpm import GGPRegressor
+        >>> from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+        >>> X = np.arange(8.0)[:, None]
+        >>> model = GGPRegressor("poisson", RBF() + WhiteKernel(), optimizer=None).fit(X, np.arange(8))
+        >>> list(model.terms(X))
+        ['RBF', 'noise']
+        """
+        from ggpm.prediction.terms import terms
+
+        check_is_fitted(self)
+        return terms(self.posterior_, inputs_of(self, X, self.fit_.columns)[0])
+
+    def term_shares(self, X: Any) -> Any:
+        """Share of each term in the variance of the latent's mean over the rows, a pandas frame (terms, latents).
+
+        Shares are of the sum of the terms' own variances: terms that lean against each other both count.
+
+        >>> from ggpm import GGPRegressor
+        >>> from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+        >>> X = np.arange(8.0)[:, None]
+        >>> model = GGPRegressor("poisson", RBF() + ConstantKernel(), optimizer=None).fit(X, np.arange(8))
+        >>> model.term_shares(X)[0].to_dict()
+        {'RBF': 1.0, 'constant': 0.0}
+        """
+        found = {name: mean.var(axis=0) for name, (mean, _) in self.terms(X).items()}
+        total = np.sum(list(found.values()), axis=0)
+        shares = {name: var / np.where(total > 0, total, 1.0) for name, var in found.items()}
+        return frames.require("pandas").DataFrame(shares).T
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: Any = 0, *, joint: bool = True, offset: Any = None,
+        trials: Any = None,
+    ) -> Any:  # fmt: skip
+        """Draws of y with the draws on the last axis, as in scikit-learn: joint over the rows, so that sums are right.
+
+        With ``joint=False`` rows are independent of each other, which is faster; draws for Dask collections always are.
+
+        >>> from ggpm import GGPRegressor
+        >>> X = np.arange(8.0)[:, None]
+        >>> GGPRegressor("poisson").fit(X, np.arange(8)).sample_y(X[:3], 5).shape
+        (3, 5)
+        """
+        predictive = self.predict_dist(X, offset=offset, trials=trials)
+        if not joint or is_dask(X):
+            draws = predictive.sample(n_samples, random_state)
+        else:
+            from ggpm.prediction.terms import joint_draws
+
+            check_whole(n_samples, "n_samples", 0)
+            rng = np.random.default_rng(random_state)
+            encoded, _ = inputs_of(self, X, self.fit_.columns)
+            latent = joint_draws(self.posterior_, encoded, n_samples, rng)
+            shift = predictive.latent_mean - self.posterior_.latent(encoded)[0]  # offset and origin
+            draws = self.family_.sample(latent + shift, rng, predictive.trials)
+        return self._labelled(np.moveaxis(draws, 1 if is_dask(X) else 0, -1))
+
+    def log_predictive_density(self, X: Any, y: Any, *, offset: Any = None) -> Array:
+        """Log predictive density of each row of y, (m,).
+
+        >>> from ggpm import GGPRegressor
+        >>> X = np.arange(6.0)[:, None]
+        >>> GGPRegressor("poisson").fit(X, np.arange(6)).log_predictive_density(X, np.arange(6)).shape
+        (6,)
+        """
+        if is_dask(X):
+            return self.predict_dist(X, offset=offset).log_prob(y)
+        return self.predict_dist(X, offset=offset).log_prob(self.codes(y))
+
+    def codes(self, y: Any) -> Any:
+        """y as the family knows it (classifiers: codes of the labels).
+
+        >>> from ggpm import GGPClassifier
+        >>> GGPClassifier(optimizer=None).fit(np.arange(4.0)[:, None], list("abab")).codes(["b", "a"])
+        array([1., 0.])
+        """
+        names = frames.names_of(y)
+        if names and self.target_names_ and len(names) > 1 and names != self.target_names_:
+            raise ValueError(
+                f"the columns of y must be those of fit, {', '.join(self.target_names_)}; got {', '.join(names)}. "
+                f"Try y[{self.target_names_}]."
+            )
+        return frames.values_of(y)
+
+    def _labelled(self, draws: Any) -> Any:
+        """Draws of the family as the user knows them (classifiers: labels)."""
+        return draws
+
+
+def _as_trials(trials: Any, m: int, family: Family) -> Array | None:
+    if trials is None:
+        return None
+    if not family.countable:
+        raise ValueError(f"trials applies to counts out of N (binomial, multinomial), not to {type(family).__name__}.")
+    out = as_numbers(trials, "trials", "positive integers")
+    if out.shape not in {(), (1,), (m,)}:
+        raise ValueError(f"trials must be one number, or one for each of the {m} rows; got shape {out.shape}.")
+    bad = ~(np.isfinite(out) & (out >= 1) & (out == np.round(out)))
+    if bad.any():
+        raise ValueError(f"trials must be positive integers; got {out[bad][0]:g}.")
+    return np.broadcast_to(out, (m,))
