@@ -45,10 +45,6 @@ def _checks():
 def test_scikit_learn_check(estimator, check, name):
     if name in EXPECTED_FAILURES:
         pytest.xfail(EXPECTED_FAILURES[name])
-    if isinstance(estimator, GGPOrdinalClassifier) and "sample_weight_equivalence" in name:
-        pytest.xfail("cut points start from the frequencies of the grades without weights, and this holds them there")
-    if isinstance(estimator, GGPRegressor) and "sample_weight_equivalence" in name:
-        pytest.xfail("the default kernel takes the origin and the scale of y from rows without their weights")
     check(estimator)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from cases import FAMILIES, kernels, simulate
 from ggpm import GGPClassifier, GGPRegressor, Variational, load, save
@@ -39,6 +40,25 @@ def test_a_row_of_weight_two_is_the_row_twice(name, inference):
     np.testing.assert_allclose(value, expected, rtol=1e-8)
     scale = np.abs(expected_gradient).max(initial=1.0)
     np.testing.assert_allclose(gradient, expected_gradient, atol=1e-6 * scale)
+    for found, wanted in zip(weighted.predict_latent(X), twice.predict_latent(X)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-8 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_weights_count_in_what_is_taken_from_y_for_the_default_kernel(name):
+    """Origin and size of the latent, starts of phi, length scales: all those of rows that are there twice."""
+    n = 9
+    X, y, family = simulate(name, n=n)
+    if type(family).__name__ in ("Ordinal", "MultivariateGaussian", "Gaussian", "InverseGaussian", "LogisticNormal"):
+        family = clone(family).set_params(phi=None)  # taken from y too
+    weight = 1.0 + np.arange(n) % 2
+    rows = np.repeat(np.arange(n), weight.astype(int))
+    model = GGPRegressor(family, inference="taylor", optimizer=None)
+    weighted, twice = clone(model).fit(X, y, sample_weight=weight), clone(model).fit(X[rows], y[rows])
+    np.testing.assert_allclose(weighted.theta_, twice.theta_, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(weighted.family_.origin, twice.family_.origin, rtol=1e-12, atol=1e-12)
+    value, expected = weighted.log_marginal_likelihood_value_, twice.log_marginal_likelihood_value_
+    np.testing.assert_allclose(value, expected, rtol=1e-8)
     for found, wanted in zip(weighted.predict_latent(X), twice.predict_latent(X)):
         np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-8 * np.abs(wanted).max())
 

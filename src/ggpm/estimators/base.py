@@ -191,7 +191,7 @@ class GGP(Predicting, BaseEstimator):
         X, columns = inputs_of(self, X)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        family, encoded, classes = self.resolve_family(y)
+        family, encoded, classes = self.resolve_family(y, weight)
         check_consistent_length(X, encoded)
         if weight is not None:
             family, encoded = Weighted.join(family, encoded, weight)
@@ -334,7 +334,7 @@ class GGP(Predicting, BaseEstimator):
         return partial(_print_progress, what) if self.verbose else None
 
     @abstractmethod
-    def resolve_family(self, y: Any) -> tuple[Family, Array, NDArray | None]:
+    def resolve_family(self, y: Any, weight: Array | None = None) -> tuple[Family, Array, NDArray | None]:
         """The family bound to the data, the encoded y, and the labels (classifiers)."""
 
     def _resolve_inference(self, family: Family, field: Field) -> Rule:

@@ -18,7 +18,7 @@ from ggpm.data.checks import as_array, check_labels
 from ggpm.data.kinds import is_dask
 from ggpm.data.text import Hint, Message, stacklevel
 from ggpm.estimators.base import GGP
-from ggpm.families.base import Family
+from ggpm.families.base import Family, bound
 
 __all__ = ["GGPClassifier", "GGPOrdinalClassifier"]
 
@@ -30,7 +30,7 @@ class _ClassifierBase(ClassifierMixin, GGP):
 
     classes_: NDArray
 
-    def resolve_family(self, y: Any) -> tuple[Family, Array, NDArray]:
+    def resolve_family(self, y: Any, weight: Array | None = None) -> tuple[Family, Array, NDArray]:
         """The family for the labels, their codes as the family takes them, and the labels.
 
         >>> GGPClassifier().resolve_family(["a", "b"])[2]
@@ -50,7 +50,7 @@ class _ClassifierBase(ClassifierMixin, GGP):
                 "Nothing can be learned from a single class: check how the rows were selected."
             )
         codes = _codes(y, classes)
-        family = self._family_for(len(classes)).resolve(codes)
+        family = bound(self._family_for(len(classes)), codes, weight)
         return family, family.encode(codes), classes
 
     def _order(self, y: NDArray, given: list | None) -> NDArray:

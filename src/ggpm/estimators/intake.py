@@ -141,7 +141,7 @@ def prepared(
     facts = raw.collect(facts_about_y, (raw.n_features, labels))
     picked = take_rows(raw, sample)
     if isinstance(raw, ArrayRows) and not isinstance(raw.y, np.memmap):
-        family, _, classes = estimator.resolve_family(y)
+        family, _, classes = estimator.resolve_family(y, weight)
     else:
         # the sample, and the rows or labels that decide how many parts, classes and levels there are
         extra = [fact["labels" if labels else "extremes"] for fact in facts]

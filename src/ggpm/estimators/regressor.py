@@ -15,7 +15,7 @@ from ggpm.data import frames
 from ggpm.data.checks import as_weight
 from ggpm.data.kinds import is_dask
 from ggpm.estimators.base import GGP
-from ggpm.families.base import Family
+from ggpm.families.base import Family, bound
 from ggpm.families.partial import Partial, partly_missing
 from ggpm.families.support import Real
 
@@ -109,7 +109,7 @@ class GGPRegressor(RegressorMixin, GGP):
             neighbours=neighbours,
         )
 
-    def resolve_family(self, y: Any) -> tuple[Family, Array, None]:
+    def resolve_family(self, y: Any, weight: Array | None = None) -> tuple[Family, Array, None]:
         """The family bound to the data, and the encoded y.
 
         >>> GGPRegressor("poisson").resolve_family([1, 2])[0]
@@ -117,9 +117,11 @@ class GGPRegressor(RegressorMixin, GGP):
         """
         values = frames.values_of(y)
         family = families.get(self.family)
-        family = Partial.resolved(family, values) if partly_missing(values).any() else family.resolve(values)
-        if self.kernel is None:
-            family = family.adapted(values)
+        if partly_missing(values).any():
+            family = Partial.resolved(family, values, weight)
+            family = family.adapted(values, weight) if self.kernel is None else family
+        else:
+            family = bound(family, values, weight, adapt=self.kernel is None)
         return family, family.encode(values), None
 
     def predict(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:

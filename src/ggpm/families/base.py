@@ -47,6 +47,32 @@ OPTIONAL = (
 ones a class overrides. What uses them has a general way for the rest, and tests compare the two."""
 
 
+def moments(rows: Array, weight: Array | None = None) -> tuple[Any, Any]:
+    """Mean and variance over the rows, each of which counts as often as its weight says.
+
+    >>> moments(np.array([1.0, 4.0]), np.array([2.0, 1.0]))
+    (np.float64(2.0), np.float64(2.0))
+    """
+    if weight is None:
+        return rows.mean(axis=0), rows.var(axis=0)
+    mean = np.average(rows, axis=0, weights=weight)
+    return mean, np.average((rows - mean) ** 2, axis=0, weights=weight)
+
+
+def bound(family: Family, y: Any, weight: Array | None = None, adapt: bool = False) -> Family:
+    """The family resolved by y, and adapted to it if asked for; a user's own may take no weights.
+
+    >>> from ggpm.families import Gaussian
+    >>> bound(Gaussian(), [1.0, 4.0], np.array([2.0, 1.0])).latent_variance
+    2.0
+    """
+    for name in ("resolve", "adapted") if adapt else ("resolve",):
+        method = getattr(family, name)
+        takes = weight is not None and "weight" in signature(method).parameters
+        family = method(y, weight) if takes else method(y)
+    return family
+
+
 class Family(BaseEstimator, ABC):
     """Base of all families; see the module's text for shapes and for the two forms of y.
 
@@ -121,8 +147,11 @@ class Family(BaseEstimator, ABC):
         return getattr(type(self), name) not in (None, getattr(Family, name))
 
     # ---- data ------------------------------------------------------------------------------------------------
-    def resolve(self, y: Any) -> Self:
-        """Return this family bound to y as the user has it: number of parts, classes or levels, starts of phi."""
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
+        """Return this family bound to y as the user has it: number of parts, classes or levels, starts of phi.
+
+        What is taken from all rows together, such as their variance, counts a row as often as its weight says.
+        """
         self._check_phi()
         self.support.validate(y)
         self.support.check_encoding(self.encode)
@@ -130,7 +159,7 @@ class Family(BaseEstimator, ABC):
             raise ValueError(f"phi of {type(self).__name__} must be positive and finite; got {self.phi!r}.")
         return copy.copy(self)
 
-    def adapted(self, y: Any) -> Self:
+    def adapted(self, y: Any, weight: Array | None = None) -> Self:
         """This resolved family with the origin of its latent, and units of its own, taken from y as the user has it.
 
         Estimators ask for it where the kernel is their own choice, which then suits data of any size.
@@ -153,7 +182,7 @@ class Family(BaseEstimator, ABC):
                 out.phi_bounds, out.default_bounds = (low * scale, high * scale), True
         return out
 
-    def with_rows(self, n: int) -> Self:
+    def with_rows(self, n: float) -> Self:
         """This family for n rows, where `resolve` saw only some of them and their number matters."""
         return self
 
@@ -405,9 +434,9 @@ class ScalarFamily(Family):
 
     latent_dim = 1
 
-    def resolve(self, y: Any) -> Self:
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
         _ = self._link  # an unknown link name is an error here, before any computation
-        return super().resolve(y)
+        return super().resolve(y, weight)
 
     @property
     def _link(self) -> Link:
@@ -524,12 +553,12 @@ class DispersedMean(ScalarFamily):
 class PositiveMean(DispersedMean):
     """A `DispersedMean` of positive numbers, which have a unit: its latent starts from the mean of the data."""
 
-    def resolve(self, y: Any) -> Self:
-        out = super().resolve(y)
-        out.log_unit = float(np.log(np.mean(self.encode(y))))
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
+        out = super().resolve(y, weight)
+        out.log_unit = float(np.log(moments(self.encode(y), weight)[0]))
         return out
 
-    def adapted(self, y: Any) -> Self:
+    def adapted(self, y: Any, weight: Array | None = None) -> Self:
         out = copy.copy(self)
-        out._origin = self._link.inverse(np.log([np.mean(self.encode(y))]))
+        out._origin = self._link.inverse(np.log([moments(self.encode(y), weight)[0]]))
         return out

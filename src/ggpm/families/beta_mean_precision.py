@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import expit
 
-from ggpm.families.base import Array
+from ggpm.families.base import Array, moments
 from ggpm.families.beta import Beta
 from ggpm.families.special.rising import stirling_jet
 from ggpm.families.special.stable import bernoulli_kl
@@ -42,10 +42,9 @@ class BetaMeanPrecision(WithDispersion):
     support = UnitInterval()
     parameters = ("mean", "precision")
 
-    def adapted(self, y: Any) -> Self:
-        rows, out = self.encode(y), copy.copy(self)
-        mean = rows.mean()
-        ratio = mean * (1.0 - mean) / (rows.var() or 0.1 * mean * (1.0 - mean))
+    def adapted(self, y: Any, weight: Array | None = None) -> Self:
+        (mean, variance), out = moments(self.encode(y), weight), copy.copy(self)
+        ratio = mean * (1.0 - mean) / (variance or 0.1 * mean * (1.0 - mean))
         out._origin = np.array([np.log(mean / (1.0 - mean)), np.log(max(ratio - 1.0, 0.1))])
         return out
 

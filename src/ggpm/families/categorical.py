@@ -52,7 +52,7 @@ class Categorical(Multinomial):
     def support(self) -> Support:
         return Codes(n_codes=self.latent_dim or self.n_classes)
 
-    def resolve(self, y: Any) -> Self:
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
         if self.n_classes is not None:
             check_whole(self.n_classes, "n_classes", 2)
         codes = self.support.validate(y)

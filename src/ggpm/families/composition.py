@@ -27,7 +27,7 @@ class Composition(Family):
     """
 
     latent_dim = 0
-    _n_rows: int | None = None
+    _n_rows: float | None = None
     _total: float = 1.0  # what the parts of a row sum to in the user's units
     _parts: int | None = None  # d; None in files of 0.1, where it is the number of latents
 
@@ -40,16 +40,17 @@ class Composition(Family):
         return Simplex(columns=self._parts or self.latent_dim or None, total=self._total, family=type(self).__name__)
 
     # ---- data --------------------------------------------------------------------------------------------
-    def resolve(self, y: Any) -> Self:
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
         check_positive(self.zeros_epsilon, "zeros_epsilon")
-        shares = self.shares(y)
         bound = copy.copy(self)
-        bound._n_rows, bound._parts = shares.shape
+        bound._n_rows = None if weight is None else float(weight.sum())
+        shares = bound.shares(y)
+        bound._n_rows, bound._parts = bound._n_rows or len(shares), shares.shape[1]
         if self.closure:
             bound._total = _common_total(np.asarray(y, dtype=float).sum(axis=1))
-        return super(Composition, bound).resolve(bound.amounts(shares))
+        return super(Composition, bound).resolve(bound.amounts(shares), weight)
 
-    def with_rows(self, n: int) -> Self:
+    def with_rows(self, n: float) -> Self:
         out = copy.copy(self)
         out._n_rows = n
         return out
@@ -92,7 +93,7 @@ class Composition(Family):
         return amounts / total * self._total
 
     # ---- zeros ---------------------------------------------------------------------------------------------
-    def _replacement(self, d: int, n: int = 2) -> tuple[float, float]:
+    def _replacement(self, d: int, n: float = 2) -> tuple[float, float]:
         """Shift and stretch of the replacement of zeros; n is the number of rows where no fit has told it."""
         if self.zeros == "additive":
             return self.zeros_epsilon, 1.0 + d * self.zeros_epsilon

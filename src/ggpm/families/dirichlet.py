@@ -111,9 +111,9 @@ class Dirichlet(Composition):
         return LINKS[self.link]
 
     # ---- data --------------------------------------------------------------------------------------------
-    def resolve(self, y: Any) -> Self:
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
         _ = self._link
-        out = super().resolve(y)
+        out = super().resolve(y, weight)
         out.latent_dim = out._parts or 0
         return out
 

@@ -107,9 +107,9 @@ class ExponentialFamily(Family):
         return import_jax(type(self).__name__).numpy.exp(log_hyper)
 
     # ---- data ------------------------------------------------------------------------------------------------
-    def resolve(self, y: Any) -> Self:
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
         self.curvature_type  # noqa: B018  (an unknown curvature is an error here)
-        out = super().resolve(y)
+        out = super().resolve(y, weight)
         encoded = self.encode(y)
         out._row_ndim = encoded.ndim - 1
         if not self.latent_dim:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ggpm.families.base import Array
+from ggpm.families.base import Array, moments
 from ggpm.families.gamma import Gamma
 from ggpm.families.special.rising import stirling_jet
 from ggpm.families.special.stable import linear_minus_log
@@ -39,14 +39,14 @@ class GammaMeanShape(WithDispersion):
     parameters = ("mean", "shape")
     sign = -1.0
 
-    def resolve(self, y: Any) -> Self:
-        out = super().resolve(y)
-        out.log_unit = float(np.log(np.mean(self.encode(y))))
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
+        out = super().resolve(y, weight)
+        out.log_unit = float(np.log(moments(self.encode(y), weight)[0]))
         return out
 
-    def adapted(self, y: Any) -> Self:
-        rows, out = self.encode(y), copy.copy(self)
-        out._origin = np.log([rows.mean(), rows.mean() ** 2 / (rows.var() or rows.mean() ** 2)])
+    def adapted(self, y: Any, weight: Array | None = None) -> Self:
+        (mean, variance), out = moments(self.encode(y), weight), copy.copy(self)
+        out._origin = np.log([mean, mean**2 / (variance or mean**2)])
         return out
 
     def at(self, b: Array) -> Gamma:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from ggpm.data.text import Hint, Message
-from ggpm.families.base import Array, Bounds, Family
+from ggpm.families.base import Array, Bounds, Family, moments
 from ggpm.families.curvature import Diagonal, Marginals
 from ggpm.families.special.stable import HALF_LOG_2PI
 from ggpm.families.support import Real
@@ -58,9 +58,9 @@ class Gaussian(Family):
     def support(self) -> Real:
         return Real(columns=self._columns)
 
-    def resolve(self, y: Any) -> Self:
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
         rows = self.encode(y)
-        out = super().resolve(y)._of_size(rows)
+        out = super().resolve(y, weight)._of_size(rows, weight)
         out = out._in_units(float(out.latent_variance))  # type: ignore[arg-type]
         out._columns = out.latent_dim = d = rows.shape[1]
         out._flat = np.ndim(y) == 1
@@ -71,14 +71,14 @@ class Gaussian(Family):
             )
         return out
 
-    def adapted(self, y: Any) -> Self:
+    def adapted(self, y: Any, weight: Array | None = None) -> Self:
         out = copy.copy(self)
-        out._origin = self.encode(y).mean(axis=0)
+        out._origin = moments(self.encode(y), weight)[0]
         return out
 
-    def _of_size(self, rows: Array) -> Self:
+    def _of_size(self, rows: Array, weight: Array | None) -> Self:
         """A copy that knows the mean variance of the outputs; 1 for a constant one."""
-        out, variance = copy.copy(self), rows.var(axis=0)
+        out, variance = copy.copy(self), moments(rows, weight)[1]
         variance = variance[variance > 0]
         out.latent_variance = float(variance.mean()) if variance.size else 1.0
         out.log_unit = 0.5 * float(np.log(variance).sum())

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import ndtr
 
-from ggpm.families.base import Array
+from ggpm.families.base import Array, moments
 from ggpm.families.special.stable import HALF_LOG_2PI
 from ggpm.families.support import Real
 from ggpm.families.two_parameters import LocationScale
@@ -32,15 +32,15 @@ class RealLocationScale(LocationScale):
     support = RealLine(columns=1)
     parameters = ("mean", "scale")
 
-    def resolve(self, y: Any) -> Self:
-        out, rows = super().resolve(y), self.encode(y)
-        variance = float(rows.var()) or 1.0
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
+        out = super().resolve(y, weight)
+        variance = float(moments(self.encode(y), weight)[1]) or 1.0
         out.latent_variance, out.log_unit = (variance, 1.0), 0.5 * float(np.log(variance))
         return out
 
-    def adapted(self, y: Any) -> Self:
+    def adapted(self, y: Any, weight: Array | None = None) -> Self:
         out = copy.copy(self)
-        out._origin = np.array([self.encode(y).mean(), self.log_unit])
+        out._origin = np.array([moments(self.encode(y), weight)[0], self.log_unit])
         return out
 
     def moment(self, eta: Array, trials: Array | None = None) -> Array:

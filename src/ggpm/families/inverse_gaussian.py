@@ -46,8 +46,8 @@ class InverseGaussian(PositiveMean):
     def __init__(self, phi: float | None = None, phi_bounds: Bounds = (1e-5, 1e5), link: str = "log"):
         super().__init__(phi, phi_bounds, link)
 
-    def resolve(self, y: Any) -> Self:
-        out = super().resolve(y)
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
+        out = super().resolve(y, weight)
         return out._in_units(math.exp(-out.log_unit))
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:

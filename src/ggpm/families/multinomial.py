@@ -44,8 +44,8 @@ class Multinomial(Family):
     def support(self) -> Support:
         return CountVectors(columns=self.latent_dim or None)
 
-    def resolve(self, y: Any) -> Self:
-        out = super().resolve(y)
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
+        out = super().resolve(y, weight)
         out.latent_dim = np.shape(y)[1]
         return out
 

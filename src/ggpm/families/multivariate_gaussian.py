@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
-from ggpm.families.base import Array, Bounds, Family
+from ggpm.families.base import Array, Bounds, Family, moments
 from ggpm.families.curvature import Blocks, Curvature, Kronecker, Marginals
 from ggpm.families.gaussian import DEFAULT_BOUNDS, Gaussian
 from ggpm.families.special.stable import HALF_LOG_2PI
@@ -57,15 +57,15 @@ class MultivariateGaussian(Gaussian):
         self.phi_bounds = phi_bounds
 
     # ---- data ------------------------------------------------------------------------------------------------
-    def resolve(self, y: Any) -> Self:
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
         self._check_phi()
         rows = self.encode(y)
         d = rows.shape[1]
-        out = self._of_size(rows)
+        out = self._of_size(rows, weight)
         out._columns = out.latent_dim = d
         out._flat = np.ndim(y) == 1
         if self.phi is None:
-            out.phi = _half_covariance(rows)
+            out.phi = _half_covariance(rows, weight)
             out._sizes = np.sqrt(np.diag(out.phi))
             if np.array_equal(self.phi_bounds, DEFAULT_BOUNDS):
                 sizes = np.diag(out.phi)
@@ -195,12 +195,14 @@ class MultivariateGaussian(Gaussian):
         return self.decode(eta + rng.standard_normal(eta.shape) @ self._L.T)
 
 
-def _half_covariance(rows: Array) -> Array:
+def _half_covariance(rows: Array, weight: Array | None) -> Array:
     """Half the covariance of the rows, or of their diagonal where that is singular; 1 for a constant output."""
     d = rows.shape[1]
-    variance = rows.var(axis=0)
+    mean, variance = moments(rows, weight)
     variance = np.where(variance > 0, variance, 1.0)
-    cov = np.atleast_2d(np.cov(rows, rowvar=False)) if len(rows) > d + 1 else np.diag(variance)
+    weight = np.ones(len(rows)) if weight is None else weight
+    n, apart = weight.sum(), rows - mean
+    cov = (weight * apart.T) @ apart / (n - 1.0) if n > d + 1 else np.diag(variance)
     # correlations next to one leave no positive definite start
     if np.linalg.eigvalsh(cov / np.sqrt(np.outer(variance, variance)))[0] < 1e-6:
         cov = np.diag(variance)

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import expit, log_expit
 
-from ggpm.families.base import Array
+from ggpm.families.base import Array, moments
 from ggpm.families.negative_binomial import NegativeBinomial
 from ggpm.families.special.rising import log_rising
 from ggpm.families.support import Counts
@@ -41,10 +41,10 @@ class NegativeBinomialMeanDispersion(WithDispersion):
     support = Counts()
     parameters = ("mean", "dispersion")
 
-    def adapted(self, y: Any) -> Self:
-        rows, out = self.encode(y), copy.copy(self)
-        mean = max(rows.mean(), 0.1)
-        out._origin = np.log([mean, max((rows.var() - mean) / mean**2, 0.01)])
+    def adapted(self, y: Any, weight: Array | None = None) -> Self:
+        (mean, variance), out = moments(self.encode(y), weight), copy.copy(self)
+        mean = max(mean, 0.1)
+        out._origin = np.log([mean, max((variance - mean) / mean**2, 0.01)])
         return out
 
     def at(self, b: Array) -> NegativeBinomial:

@@ -72,7 +72,7 @@ class Ordinal(ScalarFamily):
         return Codes(n_codes=self.n_levels if self.phi is None else np.size(self.phi) + 1, what="level")
 
     # ---- data ----------------------------------------------------------------------------------------------
-    def resolve(self, y: Any) -> Self:
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
         self._check_phi()
         if self.n_levels is not None:
             check_whole(self.n_levels, "n_levels", 2)
@@ -95,7 +95,7 @@ class Ordinal(ScalarFamily):
                 )
             if J < 2:
                 raise ValueError(f"y must have at least 2 levels; got {J}. Pass n_levels if y lacks some.")
-            share = np.bincount(codes.astype(int), minlength=J) + 0.5
+            share = np.bincount(codes.astype(int), weights=weight, minlength=J) + 0.5
             cuts = np.sqrt(2.0) * ndtri(np.cumsum(share)[:-1] / share.sum())
             if not isinstance(self.phi_bounds, str):  # a rare level among very many rows may start too narrow
                 cuts = cuts[0] + np.concatenate([[0.0], np.cumsum(np.clip(np.diff(cuts), *self.phi_bounds))])

@@ -22,7 +22,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.families.base import Family
+from ggpm.families.base import Family, bound
 from ggpm.families.curvature import Blocks, Marginals
 from ggpm.families.dirichlet import Dirichlet
 from ggpm.families.gaussian import Gaussian
@@ -64,7 +64,7 @@ class Partial(Wrapped):
     """
 
     @classmethod
-    def resolved(cls, family: Family, y: Array) -> Partial:
+    def resolved(cls, family: Family, y: Array, weight: Array | None = None) -> Partial:
         """The family bound to y, by the rows that are whole."""
         partial = partly_missing(y)
         if type(family) not in KNOWN:
@@ -74,10 +74,12 @@ class Partial(Wrapped):
             )
         if partial.all():
             raise ValueError("every row of y has missing parts: at least one must be whole.")
-        return cls(family.resolve(y[~partial]).with_rows(len(y)))
+        whole = bound(family, y[~partial], None if weight is None else weight[~partial])
+        return cls(whole.with_rows(len(y) if weight is None else float(weight.sum())))
 
-    def adapted(self, y: Any) -> Self:
-        return type(self)(self.base.adapted(np.asarray(y)[~partly_missing(y)]))
+    def adapted(self, y: Any, weight: Array | None = None) -> Self:
+        whole = ~partly_missing(y)
+        return type(self)(self.base.adapted(np.asarray(y)[whole], None if weight is None else weight[whole]))
 
     # ---- y ---------------------------------------------------------------------------------------------------------
     def encode(self, y: Any) -> Array:

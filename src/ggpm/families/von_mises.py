@@ -80,9 +80,9 @@ class VonMises(Directions):
         low, high = self._range()
         return y if self.units == "radians" else y * (2.0 * math.pi / (high - low))
 
-    def resolve(self, y: Any) -> Self:
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
         self._range()
-        out = super().resolve(y)
+        out = super().resolve(y, weight)
         largest = np.max(np.abs(self.support.validate(y)), initial=0.0)
         if self.units == "radians" and largest > 2.0 * math.pi:
             warnings.warn(

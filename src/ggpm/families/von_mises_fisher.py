@@ -41,8 +41,8 @@ class VonMisesFisher(Directions):
     def support(self) -> Support:
         return Sphere(columns=self.latent_dim or None)
 
-    def resolve(self, y: Any) -> Self:
-        out = super().resolve(y)
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
+        out = super().resolve(y, weight)
         out.latent_dim = np.shape(y)[1]
         return out
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.families.base import Array, Bounds, Family
+from ggpm.families.base import Array, Bounds, Family, moments
 from ggpm.families.curvature import Blocks, Marginals
 from ggpm.families.special.stable import HALF_LOG_2PI, log_minus_digamma, stirling_error
 from ggpm.families.support import SPD, Support
@@ -76,7 +76,7 @@ class Wishart(Family):
         return SPD(columns=self._p)
 
     # ---- data --------------------------------------------------------------------------------------------
-    def resolve(self, y: Any) -> Self:
+    def resolve(self, y: Any, weight: Array | None = None) -> Self:
         self._check_phi()
         rows = self.encode(y)
         out = copy.copy(self)
@@ -87,10 +87,10 @@ class Wishart(Family):
             raise ValueError(f"phi must be degrees of freedom above p - 1 = {p - 1}; got {self.phi!r}.")
         return out
 
-    def adapted(self, y: Any) -> Self:
+    def adapted(self, y: Any, weight: Array | None = None) -> Self:
         """Measure every variable in units of its own, so that all latents are of order one."""
         rows, out = self.encode(y), copy.copy(self)
-        out._scale = np.sqrt(np.einsum("njj->j", rows) / len(rows))
+        out._scale = np.sqrt(np.diagonal(moments(rows, weight)[0]))
         out.log_unit = (rows.shape[1] + 1.0) * float(np.log(out._scale).sum())
         return out
 
