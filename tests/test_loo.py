@@ -239,15 +239,16 @@ def test_result():
         loo.pointwise = 0
 
 
-def test_classifier_has_it_and_inducing_points_do_not():
+def test_classifier_has_it_and_inducing_points_do():
     X, y, _ = simulate("categorical", n=30)
     model = GGPClassifier(optimizer=None).fit(X, y)
     assert model.loo().pointwise.shape == (30,)
     with pytest.raises(ValueError, match="objective must be 'evidence'"):
         GGPRegressor(inducing=5, objective="loo").fit(X, X[:, 0])
     sparse = GGPRegressor(inducing=5, optimizer=None).fit(X, X[:, 0])
-    with pytest.raises(ValueError, match="inducing=None"):
-        sparse.loo()
+    assert sparse.loo().pointwise.shape == (30,)
+    with pytest.raises(ValueError, match="neighbours must be 0 or None"):
+        sparse.loo(neighbours=3)
 
 
 def test_a_row_without_a_cavity_is_an_error():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ggpm.fields.inducing.points import Inducing
     from ggpm.fields.neighbours import Neighbours
     from ggpm.persistence import LoadError, load, save
+    from ggpm.prediction.compare import compare
     from ggpm.prediction.importance import importance
 
 __version__ = "0.2.0.dev0"
@@ -37,6 +38,7 @@ __all__ = [
     "Taylor",
     "Variational",
     "calibration",
+    "compare",
     "families",
     "importance",
     "load",
@@ -50,6 +52,7 @@ _LATER = {
     "Inducing": "ggpm.fields.inducing.points",
     "LoadError": "ggpm.persistence",
     "Neighbours": "ggpm.fields.neighbours.settings",
+    "compare": "ggpm.prediction.compare",
     "importance": "ggpm.prediction.importance",
     "load": "ggpm.persistence",
     "plotting": "ggpm.plotting",

@@ -42,7 +42,7 @@ from ggpm.learning import priors
 from ggpm.learning.choice import AUTO, choose, name_of
 from ggpm.learning.fit import NO_MODE, Fit, Search, SearchOutcome, learn, learn_in_samples
 from ggpm.learning.objective import Evidence
-from ggpm.prediction.loo import LeaveOneOut, leave_one_out
+from ggpm.prediction.loo import LeaveOneOut, leave_groups_out, leave_one_out
 from ggpm.sites import INFERENCES, Rule
 
 Array = NDArray[np.float64]
@@ -377,8 +377,10 @@ class GGP(Predicting, BaseEstimator):
             warnings.warn(NO_MODE, ConvergenceWarning, stacklevel=2)
         return (value, gradient) if eval_gradient else value
 
-    def loo(self, *, neighbours: int | None = None) -> LeaveOneOut:
+    def loo(self, *, neighbours: int | None = None, groups: Any = None, folds: int = 10) -> LeaveOneOut:
         """Leave-one-out log predictive densities of the training rows, from the fitted sites, without refitting.
+
+        Hyperparameters are those of all rows. `ggpm.compare` makes a table of several models.
 
         Parameters
         ----------
@@ -387,7 +389,13 @@ class GGP(Predicting, BaseEstimator):
             sites in answer to its absence; all others keep theirs. None: 8, but 0 for D > 1 latent dimensions and
             nD > 400; with factorised variational sites 8, 16, 32 or 64, until a row's density settles, but 0 for
             nD > 4000, where the result is about a hundredth of a nat per row from refits (see docs/inference.md).
-            With 0 all keep theirs, as in ``objective="loo"``; Taylor's sites never change.
+            With 0 all keep theirs, as in ``objective="loo"``, with inducing points and with neighbours; Taylor's sites
+            never change.
+        groups : array (n,), optional
+            Labels of rows that hang together: then whole groups are left out, in ``folds`` folds, each with a new
+            posterior from the others. Standard errors are those over the choice of groups.
+        folds : int
+            For groups: how many times rows are left out; as many as there are groups at most.
 
         Returns
         -------
@@ -406,18 +414,19 @@ class GGP(Predicting, BaseEstimator):
         (0.0, np.False_)
         """
         check_is_fitted(self)
-        if neighbours is not None:
-            check_whole(neighbours, "neighbours", 0)
-        if isinstance(self.fit_.evidence.field, NeighboursField):
-            if neighbours:
+        field = self.fit_.evidence.field
+        if groups is not None:
+            found = leave_groups_out(self.fit_.evidence, groups, folds)
+        else:
+            if neighbours is not None:
+                check_whole(neighbours, "neighbours", 0)
+            if neighbours and not isinstance(field, DenseField):
                 raise ValueError(
-                    "with a model fitted by neighbours the other rows keep their sites: neighbours must be 0 or None; "
-                    f"got {neighbours}."
+                    "with a model fitted by neighbours or inducing points the other rows keep their sites: neighbours "
+                    f"must be 0 or None; got {neighbours}."
                 )
-            return leave_one_out(self.fit_.approximate(), 0)
-        if not isinstance(self.fit_.evidence.field, DenseField):
-            raise ValueError("leave-one-out needs the exact posterior of all training rows: fit with inducing=None.")
-        return leave_one_out(self.fit_.approximate(), neighbours)
+            found = leave_one_out(self.fit_.approximate(), neighbours if isinstance(field, DenseField) else 0)
+        return replace(found, observed=self._labelled(found.observed))
 
     def update(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> Self:
         """Add rows to a fitted model: a new posterior at the hyperparameters that it has, without learning them anew.

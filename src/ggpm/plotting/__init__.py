@@ -6,7 +6,14 @@ finished by hand. Functions over one input vary that feature and hold the others
 
 from ggpm.plotting._common import kind_of_picture
 from ggpm.plotting.angles import plot_angles, plot_polar
-from ggpm.plotting.checks import coverage_depth, hyperparameter_names, plot_calibration, plot_evidence, plot_pit
+from ggpm.plotting.checks import (
+    coverage_depth,
+    hyperparameter_names,
+    plot_calibration,
+    plot_compare,
+    plot_evidence,
+    plot_pit,
+)
 from ggpm.plotting.classes import plot_class_map, plot_ordinal
 from ggpm.plotting.compositions import plot_ternary, plot_ternary_density
 from ggpm.plotting.effects import plot_effects, plot_map
@@ -20,6 +27,7 @@ __all__ = [
     "plot_bands",
     "plot_calibration",
     "plot_class_map",
+    "plot_compare",
     "plot_effects",
     "plot_evidence",
     "plot_map",

@@ -175,3 +175,30 @@ def plot_pit(model: Any, X: Any, y: Any, *, offset: Any = None, bins: int = 10, 
         ax.hist(values.ravel(), edges, density=True, color=BAND, alpha=0.75, ec="white", lw=0.8, zorder=1)
     ax.set(xlim=(0, 1), xlabel="probability integral transform", ylabel="density")
     return ax
+
+
+def plot_compare(table: Any, *, ax: Any = None) -> Any:
+    """The table of `ggpm.compare` as a picture: differences from the best model, with one and two standard errors.
+
+    Examples
+    --------
+    >>> import numpy as np, ggpm
+    >>> x = np.arange(12.0)
+    >>> fitted = ggpm.GGPRegressor("poisson", optimizer=None).fit(x[:, None], x)
+    >>> plot_compare(ggpm.compare({"counts": fitted})).get_xlabel()
+    'log predictive density, difference from the best (nats)'
+    """
+    ax = axes_for(ax, figsize=(6.0, 1.2 + 0.4 * len(table)))
+    place = np.arange(len(table))
+    difference, error = table["difference"].to_numpy(), np.nan_to_num(table["difference_se"].to_numpy())
+    ax.axvline(0.0, color="0.35", lw=0.9, ls="--")
+    ax.hlines(place, difference - 2 * error, difference + 2 * error, color=BAND, lw=1.2)
+    ax.hlines(place, difference - error, difference + error, color=MEAN, lw=3.0)
+    ax.plot(difference, place, "o", color=MEAN, mec="white", ms=8)
+    for k, weight in enumerate(table["weight"]):
+        note = " !" if table["note"].iloc[k] else ""
+        where = {"xytext": (6, 0), "xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        ax.annotate(f"weight {weight:.2f}{note}", (1.0, k), va="center", fontsize="small", **where)
+    ax.set(yticks=place, yticklabels=table.index.tolist(), ylim=(len(table) - 0.5, -0.5))
+    ax.set_xlabel("log predictive density, difference from the best (nats)")
+    return ax

@@ -1,4 +1,4 @@
-"""Leave-one-out densities from fitted sites, without refitting.
+"""Leave-one-out densities from fitted sites, without refitting; and groups left out, with a posterior of the rest.
 
 A row's cavity (`ggpm.learning.cavities`) leaves the sites of the other rows as they are. What is reported follows their
 change further (`Response`): the rows S that know most of row i get new sites. Their prior is the cavity of the whole
@@ -7,26 +7,33 @@ set, in which every other row keeps its site,
     C = (V_SS^-1 - U_S)^-1,        c = m_S - C z_S,
 
 and inference without row i in that small model gives the mean and variance of row i. With all rows in S it is a refit.
+
+Hyperparameters are those of all rows throughout.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm.data.checks import as_array, check_whole
+from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks, Diagonal
 from ggpm.families.weighted import unweighted
 from ggpm.fields.base import Approximation
 from ggpm.fields.dense import JointMatrix, KernelMatrices
 from ggpm.fields.dense.field import DenseProcess
+from ggpm.fields.inducing.field import InducingField, InducingProcess
 from ggpm.learning.cavities import cavities, log_densities
 from ggpm.learning.engine import find
-from ggpm.prediction.predictive import Predictive
+from ggpm.learning.objective import Evidence
 from ggpm.sites import Problem, Rule
+from ggpm.sites.densities import log_expected_prob
 
-__all__ = ["LeaveOneOut"]
+__all__ = ["Difference", "LeaveOneOut"]
 
 Array = NDArray[np.float64]
 
@@ -41,19 +48,14 @@ FACTORISED_NEIGHBOURS, SETTLED, FACTORISED_MAX_ORDER = (8, 16, 32, 64), 0.01, 40
 
 
 @dataclass(frozen=True)
-class LeaveOneOut:
-    """Leave-one-out log predictive densities.
-
-    Examples
-    --------
-    >>> LeaveOneOut(np.array([-1.0, -2.0, -3.0])).total
-    -6.0
-    """
+class Pointwise:
+    """Numbers of nats, one for every row, and their sum with its standard error over the choice of rows."""
 
     pointwise: Array
-    """log p(y_i | all other rows), (n,)."""
-    responded: NDArray[np.bool_] | None = None
-    """Rows whose absence the sites of the nearest other rows answered to, (n,); the rest are plain cavities."""
+    """(n,)."""
+
+    groups: NDArray[np.int_] | None = field(default=None, repr=False, kw_only=True)
+    """Codes of groups whose rows hang together, (n,): groups are then what is chosen, not rows."""
 
     @property
     def total(self) -> float:
@@ -67,13 +69,95 @@ class LeaveOneOut:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of `total` over the choice of rows: sqrt(n) times the standard deviation of `pointwise`."""
-        n = len(self.pointwise)
-        return float(np.sqrt(n) * self.pointwise.std(ddof=1)) if n > 1 else float("nan")
+        """Standard error of `total`: sqrt(n) times the standard deviation of n rows, or of the sums of n groups."""
+        parts = self.pointwise if self.groups is None else np.bincount(self.groups, self.pointwise)
+        n = len(parts)
+        return float(np.sqrt(n) * parts.std(ddof=1)) if n > 1 else float("nan")
 
     def __repr__(self) -> str:
-        n = len(self.pointwise)
-        return f"LeaveOneOut(total={self.total:.4g} ± {self.standard_error:.2g}, n={n})"
+        return f"{type(self).__name__}(total={self.total:.4g} ± {self.standard_error:.2g}, n={len(self.pointwise)})"
+
+
+class Difference(Pointwise):
+    """What one model gains over another, row by row: with rows in common its error is smaller than either's."""
+
+
+@dataclass(frozen=True, repr=False)
+class LeaveOneOut(Pointwise):
+    """Leave-one-out log predictive densities: `pointwise` is log p(y_i | all other rows).
+
+    ``a - b`` is the `Difference` of two models of the same rows.
+
+    Examples
+    --------
+    >>> a, b = LeaveOneOut(np.array([-1.0, -2.0, -3.0])), LeaveOneOut(np.array([-1.5, -2.0, -4.0]))
+    >>> a.total
+    -6.0
+    >>> a - b
+    Difference(total=1.5 ± 0.87, n=3)
+    """
+
+    responded: NDArray[np.bool_] | None = None
+    """Rows whose absence the sites of the nearest other rows answered to, (n,); the rest are plain cavities."""
+    within: Array | None = field(default=None, repr=False, kw_only=True)
+    """log p(y_i | all rows), (n,): with row i itself among what is known."""
+    observed: NDArray | None = field(default=None, repr=False, kw_only=True)
+    """The y that the densities are of, as the user has them."""
+    family: Family | None = field(default=None, repr=False, kw_only=True)
+    """The family, which knows the unit of the densities."""
+
+    @property
+    def effective_parameters(self) -> float:
+        """How much better rows are known with themselves than without, in nats: sum of ``within - pointwise``.
+
+        Vehtari, Gelman and Gabry (2017) call it p_loo.
+        """
+        return float("nan") if self.within is None else float(np.sum(self.within - self.pointwise))
+
+    def __sub__(self, other: Any) -> Difference:
+        if not isinstance(other, LeaveOneOut):
+            return NotImplemented
+        reason = not_comparable(self, other)
+        if reason:
+            raise ValueError(f"these are not densities of the same outputs: {reason}")
+        return Difference(self.pointwise - other.pointwise, groups=self.groups)
+
+
+def not_comparable(a: LeaveOneOut, b: LeaveOneOut) -> str:
+    """Why densities of two models cannot be compared, or nothing.
+
+    >>> not_comparable(LeaveOneOut(np.zeros(3)), LeaveOneOut(np.zeros(2)))
+    'there are 3 and 2 rows.'
+    """
+    if len(a.pointwise) != len(b.pointwise):
+        return f"there are {len(a.pointwise)} and {len(b.pointwise)} rows."
+    if (a.groups is None) != (b.groups is None) or not np.array_equal(a.groups, b.groups):  # type: ignore[arg-type]
+        return "rows were left out singly and in groups, or in different groups."
+    if a.family is not None and b.family is not None:
+        first, second = (type(x.family).__name__ for x in (a, b))
+        discrete = [x.family.finite or x.family.support.integer for x in (a, b)]  # type: ignore[union-attr]
+        if discrete[0] != discrete[1]:
+            return (
+                f"{first} and {second} give a probability in the one case and a density in the other, which has the "
+                "unit of 1/y."
+            )
+        periods = [getattr(x.family.support, "period", None) for x in (a, b)]  # type: ignore[union-attr]
+        if periods[0] != periods[1]:
+            return f"y are angles in different units, with full turns of {periods[0]} and {periods[1]}."
+    if a.observed is None or b.observed is None:
+        return ""
+    if a.observed.shape != b.observed.shape:
+        return f"y have shapes {a.observed.shape} and {b.observed.shape}."
+    numbers = all(x.observed.dtype.kind in "biuf" for x in (a, b))  # type: ignore[union-attr]
+    same = (
+        np.isclose(a.observed, b.observed, rtol=1e-9, atol=0, equal_nan=True) if numbers else a.observed == b.observed
+    )
+    if np.all(same):
+        return ""
+    i = int(np.argwhere(~same)[0][0])
+    return (
+        f"y of row {i} is {a.observed[i]} in the one and {b.observed[i]} in the other, of {np.sum(~same)} that differ."
+    )
 
 
 def leave_one_out(approximation: Approximation, neighbours: int | None = None) -> LeaveOneOut:
@@ -84,14 +168,23 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
     >>> leave_one_out(model.fit_.approximate(), neighbours=0).pointwise.shape
     (5,)
     """
-    a, p = approximation, approximation.process.problem
+    a = approximation
+    if isinstance(a.process, InducingProcess):
+        mean, cov, whole_mean, whole_cov, y, offset = a.process.cavities(a)
+        family, y = unweighted(a.process.model.family, y)
+        values = log_expected_prob(family, mean + offset, cov, y)
+        within = log_expected_prob(family, whole_mean + offset, whole_cov, y)
+        kept = np.zeros(len(y), dtype=bool)
+        return LeaveOneOut(values, kept, within=within, observed=family.decode(y), family=family)
+    p = a.process.problem
     family, y = unweighted(p.family, p.y)
     if family is p.family:
         values = log_densities(a)
     else:  # the site that is left out counts w times, the density once: they do not cancel in the integral
         mean, cov = cavities(a)
-        values = Predictive(family, mean + p.offset, cov).log_prob(family.decode(y))
+        values = log_expected_prob(family, mean + p.offset, cov, y)
     responded = np.zeros(p.shape[0], dtype=bool)
+    within = log_expected_prob(family, a.q.mean + p.offset, a.q.marginals.dense(), y)
     counts = _default_neighbours(a) if neighbours is None else (neighbours,)
     if any(counts) and len(values) > 1 and a.rule.depends_on != "y":
         respond, moving = Response(a), np.arange(len(values))
@@ -100,13 +193,58 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
             rows = moving[found]
             if rows.size == 0:
                 break
-            predictive = Predictive(family, mean[found] + p.offset[rows], cov[found])
-            new = predictive.log_prob(family.decode(y[rows]))
+            new = log_expected_prob(family, mean[found] + p.offset[rows], cov[found], y[rows])
             moving = rows[np.abs(new - values[rows]) > SETTLED]
             values[rows], responded[rows] = new, True
             if moving.size == 0 or count >= len(values) - 1:
                 break
-    return LeaveOneOut(values, responded)
+    return LeaveOneOut(values, responded, within=within, observed=family.decode(y), family=family)
+
+
+def leave_groups_out(evidence: Evidence, groups: Any, folds: int = 10) -> LeaveOneOut:
+    """Densities of rows given the rows of other folds, after inference from these, at the hyperparameters of all.
+
+    Groups stay together, and folds are of about equal size: as many as there are groups at most.
+
+    >>> from ggpm import GGPRegressor
+    >>> model = GGPRegressor("poisson", optimizer=None).fit(np.arange(6.0)[:, None], np.arange(6))
+    >>> leave_groups_out(model.fit_.evidence, list("aabbcc")).groups
+    array([0, 0, 1, 1, 2, 2])
+    """
+    check_whole(folds, "folds", 2)
+    n, given = evidence.field.n_rows, as_array(groups, "groups")
+    if given.shape != (n,):
+        raise ValueError(f"groups must be one label for each of the {n} rows; got shape {given.shape}.")
+    labels, codes = np.unique(given, return_inverse=True)
+    if len(labels) < 2:
+        raise ValueError(f"groups must be two or more, so that others are left; got one, {labels.tolist()[0]!r}.")
+    fold = _folds(np.bincount(codes), folds)[codes]
+    rule = evidence.infer().rule  # resolved for all rows: sites of the same shape throughout
+    whole, values = evidence.field.sample(np.arange(n)), np.empty(n)
+    X, y, offset = _rows(whole)
+    family, plain = unweighted(evidence.family, y)
+    for k in range(fold.max() + 1):
+        inside = fold == k
+        part = evidence.sample(np.flatnonzero(~inside))
+        part.rule = rule.of_rows(~inside)
+        a = part.infer()
+        mean, cov = a.process.posterior(a).latent(X[inside])
+        values[inside] = log_expected_prob(family, mean + offset[inside], cov, plain[inside])
+    return LeaveOneOut(values, observed=family.decode(plain), family=family, groups=codes)
+
+
+def _folds(sizes: NDArray[np.int_], folds: int) -> NDArray[np.int_]:
+    """The fold of every group: the largest first, each to the fold that has fewest rows."""
+    fold, filled = np.empty(len(sizes), dtype=int), np.zeros(min(folds, len(sizes)))
+    for g in np.argsort(-sizes, kind="stable"):
+        fold[g] = filled.argmin()
+        filled[fold[g]] += sizes[g]
+    return fold
+
+
+def _rows(whole: Any) -> tuple[Array, Array, Array]:
+    rows: Any = whole.rows if isinstance(whole, InducingField) else whole
+    return rows.X, rows.y, rows.offset
 
 
 def _default_neighbours(a: Approximation) -> tuple[int, ...]:

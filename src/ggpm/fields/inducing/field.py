@@ -27,11 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.door import take_rows
-from ggpm.data.rows import ArrayRows, Rows, Statistics
+from ggpm.data.rows import ArrayRows, Chunk, Rows, Statistics
 from ggpm.families.base import Family
 from ggpm.fields.base import Approximation, Field, Natural, Process, Trial
 from ggpm.fields.inducing.passes import (
     Model,
+    cavity_pass,
     factor_inducing,
     gradient_pass,
     mode_pass,
@@ -291,9 +292,20 @@ class InducingProcess(Process):
             used += g.size
         return hyper, moved["phi"], grad_Z
 
+    def cavities(self, approximation: Approximation) -> tuple[Array, ...]:
+        """Every row's latent without its own site and with it (means and covariances), its encoded y and its offset."""
+        q = approximation.q
+        arguments = self.model, approximation.rule, q.v, q.covariance, approximation.look.fisher
+        chunks = self.rows.collect(_in_pieces, (self.model.piece_rows, cavity_pass, arguments))
+        return tuple(np.concatenate(parts) for parts in zip(*(piece for chunk in chunks for piece in chunk)))
+
     def posterior(self, approximation: Approximation) -> InducingPosterior:
         m, q = self.model, approximation.q
         return InducingPosterior(list(m.kernels), m.Z, list(m.L), q.v, q.covariance)
+
+
+def _in_pieces(chunk: Chunk, rows: int, task: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Any]:
+    return [task(piece, *arguments) for piece in chunk.pieces(rows)]
 
 
 def precision_matrix(sums: Statistics, D: int, M: int) -> Array:

@@ -10,6 +10,7 @@ unexplained is ``k~_j = k_j(x, x) - |a_j|^2``. Every pass below starts from the 
 `value_pass`            the log-likelihood at several v
 `gradient_pass`         the gradient with the mode held, and ``sum_i s_i^j a_i^j``
 `mode_pass`             what the movement of the mode adds to it
+`cavity_pass`           not a sum: every row's latent as the other rows know it
 ======================  =====================================================================================
 
 Where the kernel has white noise, every row has a latent of its own beside ``a^T v``; `settle` eliminates it, and u and
@@ -240,6 +241,25 @@ def mode_pass(chunk: Chunk, model: Model, rule: Rule, v: Array, w: Array, fisher
     slopes = here.rule.slopes(here.problem, site.f, None, site.sites)
     moved = Aw if site.own is None else Aw - site.own * UAw
     return {"hyper": np.concatenate(hyper), "phi": slopes.u_phi(moved), "Z": grad_Z}
+
+
+def cavity_pass(chunk: Chunk, model: Model, rule: Rule, v: Array, P: Array, fisher: bool) -> tuple[Any, ...]:
+    """Mean and covariance of the latents f of the rows without each row's own site, then with it; y and offset.
+
+    A row's site is one of ``g = A v``, whose covariance under q is S: without it, ``S_c = (S^-1 - U)^-1`` and
+    ``g - S_c u``. What the inducing points leave unexplained, and the row's own variance, come on top.
+    """
+    here = _Piece(chunk, model, rule)
+    g, V = model.latent(here.A, v), _marginals(here, _products(model, here.A, P, True))
+    given = None if rule.depends_on != "covariance" else V if not rule.factorised else Diagonal(V.diag)
+    site = here.settled(g, given, fisher)
+    rest = here.unexplained if here.own is None else here.unexplained + here.own
+    D, U, S = model.D, site.U.dense(), V.dense() - Diagonal(here.unexplained).dense()
+    S_c = np.linalg.solve(np.eye(D) - S @ U, S)
+    S_c = (S_c + S_c.swapaxes(1, 2)) / 2
+    mean = g - np.einsum("cjk,ck->cj", S_c, site.u)
+    whole = site.f, site.covariance(V).dense()
+    return mean, S_c + Diagonal(rest).dense(), *whole, here.problem.y, here.problem.offset
 
 
 @dataclass(frozen=True)
