@@ -25,10 +25,11 @@ from ggpm.kernels.evaluation import (
     resolve_kernel,
     with_log_hyper,
 )
+from ggpm.kernels.scaled import Additive, Scaled
 
 __all__ = [
-    "Category", "Cyclic", "Distances", "KernelEvaluation", "On", "Pairs", "RowVariance", "Sphere", "category_columns",
-    "chosen_columns", "default_kernel", "diag", "diag_pullback", "evaluate", "log_bounds", "log_hyper",
-    "median_distance", "placed", "resolve_kernel", "shorter_starts", "summands", "unit_vectors", "used_columns",
-    "with_log_hyper",
+    "Additive", "Category", "Cyclic", "Distances", "KernelEvaluation", "On", "Pairs", "RowVariance", "Scaled",
+    "Sphere", "category_columns", "chosen_columns", "default_kernel", "diag", "diag_pullback", "evaluate",
+    "log_bounds", "log_hyper", "median_distance", "placed", "resolve_kernel", "shorter_starts", "summands",
+    "unit_vectors", "used_columns", "with_log_hyper",
 ]  # fmt: skip

@@ -27,6 +27,8 @@ from ggpm.kernels.pullbacks import (
     Pulled,
     node,
 )
+from ggpm.kernels.scaled import Scaled
+from ggpm.kernels.wrapping import Wrapping, WrappingNode
 
 __all__ = [
     "Category",
@@ -69,7 +71,7 @@ def chosen_columns(X: Any, columns: Names, at: Sequence[int] | None) -> Any:
     return np.atleast_2d(X)[:, [int(j) for j in (names if at is None else at)]]
 
 
-class On(sk.Kernel):
+class On(Wrapping):
     """A kernel that looks at some columns of X alone.
 
     Parameters
@@ -94,55 +96,9 @@ class On(sk.Kernel):
         self.columns = columns
         self.at = at
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters of this kernel, with those of the inner one as ``kernel__...``."""
-        params = {"kernel": self.kernel, "columns": self.columns, "at": self.at}
-        if deep:
-            params.update((f"kernel__{name}", value) for name, value in self.kernel.get_params().items())
-        return params
-
-    @property
-    def hyperparameters(self) -> list[sk.Hyperparameter]:
-        """Hyperparameters of the inner kernel."""
-        return [
-            sk.Hyperparameter(f"kernel__{h.name}", h.value_type, h.bounds, h.n_elements)
-            for h in self.kernel.hyperparameters
-        ]
-
-    @property
-    def theta(self) -> Array:
-        """Free log-hyperparameters of the inner kernel."""
-        return self.kernel.theta
-
-    @theta.setter
-    def theta(self, theta: Array) -> None:
-        self.kernel.theta = theta
-
-    @property
-    def bounds(self) -> Array:
-        """Bounds of `theta`."""
-        return self.kernel.bounds
-
-    def _part(self, X: Any) -> Any:
+    def seen(self, X: Any) -> Any:
+        """These columns of X."""
         return chosen_columns(X, self.columns, self.at)
-
-    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
-        if eval_gradient:
-            return self.kernel(self._part(X), None if Y is None else self._part(Y), eval_gradient=True)
-        return self.kernel(self._part(X), None if Y is None else self._part(Y))
-
-    def diag(self, X: Any) -> Array:
-        """k(x, x) of every row."""
-        return self.kernel.diag(self._part(X))
-
-    def is_stationary(self) -> bool:
-        """Whether the inner kernel is."""
-        return self.kernel.is_stationary()
-
-    @property
-    def requires_vector_input(self) -> bool:
-        """Rows must be vectors: they have columns."""
-        return True
 
     def __repr__(self) -> str:
         return f"On({self.kernel!r}, {self.columns!r})"
@@ -316,43 +272,20 @@ def _columns_of(X: Any, count: int, name: str, what: str) -> Array:
 # ---- nodes ---------------------------------------------------------------------------------------------------------
 
 
-class OnNode(Node):
-    children = ("kernel",)
-
+class OnNode(WrappingNode):
     def __init__(self, kernel: Any, points: Distances) -> None:
         self.kernel, self.points = kernel, points
         chosen_columns(points.rows[:1], kernel.columns, kernel.at)  # says it where names are not known
         self.at = tuple(int(j) for j in (listed(kernel.columns) if kernel.at is None else kernel.at))
         self.inner = node(kernel.kernel, points.part(self.at))
-        self.size = self.inner.size
 
-    def value(self, rows: slice, out: Array | None = None) -> Block:
-        return self.inner.value(rows, out)
-
-    def add_to(self, rows: slice, block: Array) -> Array:
-        return self.inner.add_to(rows, block)
-
-    def pull(self, rows: slice, G: Array, value: Block | None, inputs: bool) -> Pulled:
-        grad, part = self.inner.pull(rows, G, value, inputs)
-        if part is None or self.inner.points is self.points:
-            return grad, part
+    def carried_back(self, part: Array) -> Array:
+        if self.inner.points is self.points:
+            return part
         whole = np.zeros(self.points.columns.shape)
         for j, column in zip(self.at, part.T):  # a column may be named twice
             whole[:, j] += column
-        return grad, whole
-
-    def diag_pull(self, g: Array) -> Array:
-        return self.inner.diag_pull(g)
-
-    @property
-    def has_noise(self) -> bool:
-        return self.inner.has_noise
-
-    def shared_diag(self) -> Array:
-        return self.inner.shared_diag()
-
-    def shared_diag_pull(self, g: Array) -> Array:
-        return self.inner.shared_diag_pull(g)
+        return whole
 
 
 class CategoryNode(Node):
@@ -415,6 +348,8 @@ def placed(kernel: sk.Kernel, columns: Columns) -> sk.Kernel:
         if not at:
             raise ValueError(f"{kernel!r} looks at no column.")
         return On(placed(kernel.kernel, columns.part(at)), kernel.columns, at)
+    if isinstance(kernel, Scaled):
+        return Scaled(placed(kernel.kernel, columns), kernel.centre, kernel.spread)
     if isinstance(kernel, Category):
         return Category(kernel.columns, tuple(columns.position(name) for name in listed(kernel.columns)))
     if type(kernel) in (sk.Sum, sk.Product):
@@ -445,7 +380,7 @@ def leaves(kernel: sk.Kernel, at: Sequence[int]) -> Iterator[tuple[sk.Kernel, li
     elif isinstance(kernel, sk.KernelOperator):
         yield from leaves(kernel.k1, at)
         yield from leaves(kernel.k2, at)
-    elif isinstance(kernel, sk.Exponentiation):
+    elif isinstance(kernel, sk.Exponentiation | Scaled):
         yield from leaves(kernel.kernel, at)
     else:
         yield kernel, list(at)

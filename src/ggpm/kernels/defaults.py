@@ -51,7 +51,7 @@ def default_kernel(X: Array, columns: Columns, weight: Array | None = None, vari
         parts.append(On(_rbf(X[:, at["number"]], weight), [name[j] for j in at["number"]]))
     for j in at["time"]:
         parts.append(On(_rbf(X[:, [j]], weight), name[j]))
-        parts += [On(Cyclic(period), name[j]) for period in (DAY, YEAR) if _shows(X[:, j], period)]
+        parts += [On(Cyclic(period), name[j]) for period in cycles_of(X[:, j])]
     parts += [Category(name[j]) for j in at["category"]]
     return reduce(add, [constant() * part for part in parts]) + constant()
 
@@ -62,10 +62,18 @@ def _rbf(X: Array, weight: Array | None) -> sk.RBF:
     return sk.RBF(scale, (low, high) if low * 1e3 <= scale <= high * 1e-3 else (scale * low, scale * high))
 
 
-def _shows(times: Array, period: float) -> bool:
-    """Whether times go through several periods, and are at several places within them."""
-    phases = np.unique(np.floor(np.mod(times, period) * (24.0 / period)))
-    return bool(np.ptp(times) >= CYCLES_LEAST[period] * period and len(phases) >= PHASES_LEAST)
+def cycles_of(times: Array) -> list[float]:
+    """A day and a year, in hours, where times go through several of them, and are at several places within them.
+
+    >>> cycles_of(np.arange(0.0, 100.0))
+    [24.0]
+    """
+
+    def shows(period: float) -> bool:
+        phases = np.unique(np.floor(np.mod(times, period) * (24.0 / period)))
+        return bool(np.ptp(times) >= CYCLES_LEAST[period] * period and len(phases) >= PHASES_LEAST)
+
+    return [period for period in (DAY, YEAR) if shows(period)]
 
 
 def shorter_starts(kernel: sk.Kernel, theta: Array) -> list[Array]:

@@ -22,9 +22,11 @@ from ggpm.data.text import Hint, Message
 from ggpm.families.base import Family
 from ggpm.families.curvature import Diagonal, Outer
 from ggpm.families.special.quadrature import matched_nodes
+from ggpm.families.weighted import unweighted
 from ggpm.fields.base import Approximation
 from ggpm.fields.dense.field import Cotangent
 from ggpm.sites.base import InferenceError
+from ggpm.sites.densities import log_expected_prob
 from ggpm.sites.expectations import cholesky_pullback, place
 
 Array = NDArray[np.float64]
@@ -166,3 +168,31 @@ def _integrals(
             phi[rows] = np.einsum("sn,snp->np", share, np.where(used[..., None], l_phi, 0.0))
     V_bar = cholesky_pullback(R, R_bar) if gradient else R_bar
     return values, m_bar, V_bar, (t_mean, t_square), phi
+
+
+def without_blocks(approximation: Approximation, block: NDArray[np.intp]) -> Array:
+    """log p(y_i | y of all other blocks) of every row, (n,): rows of one block are left out together.
+
+    As `cavities`, with the joint marginal of the rows of a block in the place of that of one: C = (V_bb^-1 - U_b)^-1.
+    Rows of some weight count once, as in predictions.
+
+    Parameters
+    ----------
+    approximation : on a dense field
+    block : numbers of the blocks of the rows, (n,)
+    """
+    q, problem = approximation.q, approximation.process.problem
+    (n, D), V, U = problem.shape, q.solution.sensitivity().covariance(), q.U.dense()
+    mean, cov = np.empty((n, D)), np.empty((n, D, D))
+    for number in np.unique(block):
+        b = np.flatnonzero(block == number)
+        k = len(b)
+        V_b = V[b][:, :, b]
+        left = np.eye(k * D) - np.einsum("iajc,jcd->iajd", V_b, U[b]).reshape(k * D, k * D)
+        C = np.linalg.solve(left, V_b.reshape(k * D, k * D))
+        mean[b] = q.mean[b] - (C @ q.z[b].ravel()).reshape(k, D)
+        cov[b] = np.einsum("iaib->iab", ((C + C.T) / 2).reshape(k, D, k, D))
+    if np.any(np.linalg.eigvalsh(cov)[:, 0] <= 0):
+        raise InferenceError("leaving a block of rows out leaves no proper posterior.")
+    family, y = unweighted(problem.family, problem.y)
+    return log_expected_prob(family, mean + problem.offset, cov, y)

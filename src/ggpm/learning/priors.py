@@ -3,16 +3,18 @@
 A prior is a density of one positive hyperparameter, taken in the coordinate in which the search runs, its
 logarithm; so are the modes. `log_marginal_likelihood` stays the evidence: priors act on the search alone.
 
-By default (``priors="auto"``) they are used where the evidence is known to run away. A classifier's latent has no
-unit: with classes that can be told apart without error a larger scale always fits better, with a longer length
-scale to match, until a bound stops it. So with the default kernel and outputs that are labels, grades or
-proportions of trials, the priors ``AUTO_...`` apply; everywhere else none does. ``priors=None`` switches all of it off.
+By default (``priors="auto"``) they are used with kernels that are chosen from the data (``kernel=None``), and none with
+a given one. Length scales have weak ones in units of the columns' spreads; where every column has its own, they are
+shrunk towards a common one. A classifier's latent has no unit: with classes that can be told apart without error a
+larger scale always fits better, with a longer length scale to match, until a bound stops it. So with labels, grades or
+proportions of trials, variances have priors too. ``priors=None`` switches all of it off.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Protocol
 
 import numpy as np
@@ -79,10 +81,36 @@ class HalfT:
 
 
 @dataclass(frozen=True)
+class Shrunk:
+    """Several hyperparameters near a common one that is not known itself: log h_j = m + d_j, all normal.
+
+    The common m has mean log(median) and standard deviation ``common``, the deviations d_j standard deviation ``own``.
+
+    >>> alike, apart = (Shrunk(1.0, 1.5, 1.0).log_density(np.log(h))[0] for h in ([4.0, 4.0], [1.0, 16.0]))
+    >>> bool(alike > apart)
+    True
+    """
+
+    median: float
+    common: float
+    own: float
+
+    def log_density(self, log_values: Array) -> tuple[float, Array]:
+        """Log density of the logarithms, (p,), and its gradient."""
+        e = log_values - np.log(self.median)
+        p, s2, t2 = len(e), self.own**2, self.common**2
+        # the covariance s² I + t² 11ᵀ by the formulas of Sherman and Morrison
+        solved = (e - t2 * e.sum() / (s2 + p * t2)) / s2
+        log_det = (p - 1) * np.log(s2) + np.log(s2 + p * t2)
+        return float(-0.5 * (e @ solved + log_det + p * np.log(2 * np.pi))), -solved
+
+
+@dataclass(frozen=True)
 class Priors:
-    """One prior, or None, for every entry of theta."""
+    """One prior, or None, for every entry of theta, and priors of several entries together."""
 
     members: tuple[Prior | None, ...]
+    joint: tuple[tuple[slice, Shrunk], ...] = ()
 
     def log_density(self, theta: Array) -> tuple[float, Array]:
         """Log density at theta and its gradient."""
@@ -91,6 +119,9 @@ class Priors:
             if prior is not None:
                 term, gradient[k] = prior.log_density(float(theta[k]))
                 value += term
+        for entries, together in self.joint:
+            term, slopes = together.log_density(theta[entries])
+            value, gradient[entries] = value + term, gradient[entries] + slopes
         return value, gradient
 
 
@@ -98,6 +129,7 @@ class Priors:
 # parts and of the intercept. Two standard deviations are factors of 55, 20 and 55.
 AUTO_VARIANCE = LogNormal(10.0, 2.0)
 AUTO_LENGTH_SIGMA = 1.5
+AUTO_OWN_SIGMA = 1.0  # of one length scale among several, around what they have in common
 AUTO_INTERCEPT = LogNormal(1.0, 2.0)
 
 
@@ -112,15 +144,8 @@ def resolve(priors: Any, names: Sequence[str], default_kernel: bool, family: Any
     if isinstance(priors, str):
         if priors != "auto":
             raise ValueError(f"priors must be 'auto', None or a dictionary; got {priors!r}.")
-        if not (default_kernel and (family.finite or family.countable)):
-            return None
-        auto: list[Prior | None] = []
-        for name, start in zip(names, theta):
-            if name.endswith("length_scale"):
-                auto.append(LogNormal(float(np.exp(start)), AUTO_LENGTH_SIGMA))
-            else:
-                auto.append(None if name == "phi" else AUTO_INTERCEPT if auto else AUTO_VARIANCE)
-        return Priors(tuple(auto))
+        without_unit = family.finite or family.countable
+        return _auto(names, without_unit, theta) if default_kernel and without_unit else None
     if not isinstance(priors, Mapping):
         raise TypeError(f"priors must be 'auto', None or a dictionary of names and priors; got {priors!r}.")
     members: list[Prior | None] = [None] * len(names)
@@ -133,6 +158,24 @@ def resolve(priors: Any, names: Sequence[str], default_kernel: bool, family: Any
         for k in found:
             members[k] = prior
     return Priors(tuple(members))
+
+
+def _auto(names: Sequence[str], without_unit: bool, theta: Array) -> Priors:
+    """Priors of a default kernel: on length scales always, on variances of latents ``without_unit``."""
+    members: list[Prior | None] = []
+    joint: list[tuple[slice, Shrunk]] = []
+    for name, run in groupby(range(len(names)), key=lambda k: names[k]):
+        entries = list(run)
+        start = float(np.exp(theta[entries[0]]))
+        single: Prior | None = None
+        if name.endswith("length_scale") and len(entries) > 1:
+            joint.append((slice(entries[0], entries[-1] + 1), Shrunk(start, AUTO_LENGTH_SIGMA, AUTO_OWN_SIGMA)))
+        elif name.endswith("length_scale"):
+            single = LogNormal(start, AUTO_LENGTH_SIGMA)
+        elif without_unit and name != "phi":
+            single = AUTO_INTERCEPT if members else AUTO_VARIANCE
+        members += [single] * len(entries)
+    return Priors(tuple(members), tuple(joint))
 
 
 def names_of(kernels: Sequence, family: Any) -> list[str]:

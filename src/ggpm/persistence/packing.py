@@ -19,7 +19,7 @@ from ggpm import sites as inference
 from ggpm.families.base import Family
 from ggpm.fields.inducing import Inducing
 from ggpm.fields.neighbours import Neighbours
-from ggpm.kernels import Category, Cyclic, On, Sphere
+from ggpm.kernels import Additive, Category, Cyclic, On, Scaled, Sphere
 from ggpm.learning import priors
 
 MAX_DEPTH = 40
@@ -30,6 +30,7 @@ KERNELS = {
     for c in (
         sk.ConstantKernel, sk.WhiteKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared, sk.DotProduct,
         sk.PairwiseKernel, sk.Sum, sk.Product, sk.Exponentiation, On, Category, Sphere, Cyclic,
+        Scaled, Additive,
     )
 }  # fmt: skip
 # objects with settings: frozen dataclasses whose fields are plain values

@@ -21,7 +21,7 @@ from ggpm.fields.dense import DensePosterior, KernelMatrices
 from ggpm.fields.dense.matrices import kernel_of
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
-from ggpm.kernels import Category, On, evaluate, summands
+from ggpm.kernels import Category, On, Scaled, evaluate, summands
 from ggpm.kernels.linalg import solve_lower
 
 __all__ = ["joint_covariance", "joint_draws", "term_names", "terms"]
@@ -106,6 +106,8 @@ def _factors(kernel: sk.Kernel, on: Any) -> list[str]:
         return ["noise"]
     if isinstance(kernel, On):
         return _factors(kernel.kernel, kernel.columns)
+    if isinstance(kernel, Scaled):
+        return _factors(kernel.kernel, on)
     columns = kernel.columns if isinstance(kernel, Category) else on
     if columns is None:
         return [type(kernel).__name__]

@@ -12,11 +12,13 @@ from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.rows import batches
 from ggpm.kernels import (
+    Additive,
     Category,
     Cyclic,
     KernelEvaluation,
     On,
     Pairs,
+    Scaled,
     Sphere,
     chosen_columns,
     diag,
@@ -67,6 +69,8 @@ def _summands(kernel: Any, X: Array, like: Array) -> list[Array]:
             return _summands(kernel.kernel, X, like)
         case On():
             return _summands(kernel.kernel, *(chosen_columns(rows, kernel.columns, kernel.at) for rows in (X, like)))
+        case Scaled():
+            return _summands(kernel.kernel, kernel.seen(X), kernel.seen(like))
         case Category():
             labels, known = (chosen_columns(rows, kernel.columns, kernel.at) for rows in (X, like))
             ranks = [np.searchsorted(np.unique(b), a) for a, b in zip(labels.T, known.T)]
@@ -80,7 +84,7 @@ def _summands(kernel: Any, X: Array, like: Array) -> list[Array]:
         case sk.ExpSineSquared():
             angle = 2.0 * np.pi * X / kernel.periodicity
             return [np.hstack([np.cos(angle), np.sin(angle)]) / kernel.length_scale]  # an RBF of the chord
-        case sk.RBF() | sk.RationalQuadratic():
+        case sk.RBF() | sk.RationalQuadratic() | Additive():
             return [(X - centre) / kernel.length_scale]
     return [(X - centre) / np.where(spread > 0, spread, 1.0)]
 
@@ -105,6 +109,8 @@ def is_rough(kernel: Any) -> bool:
     match kernel:
         case sk.Sum() | sk.Product():
             return is_rough(kernel.k1) or is_rough(kernel.k2)
+        case Scaled():
+            return is_rough(kernel.kernel)
         case sk.Matern():
             return kernel.nu <= 1.5
     return isinstance(kernel, sk.WhiteKernel)

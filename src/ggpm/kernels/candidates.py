@@ -1,0 +1,217 @@
+"""Kernels that may be tried where none is given: recipes, and what the data give to make them of.
+
+A recipe says what a kernel consists of; `Ingredients` are made once from X and make the kernel of any recipe, in which
+every column of numbers is measured in its own spread. All of them have a part of all numbers together (times have one
+each), a level for each category, and a constant; what differs is smoothness, whether every number has a length scale
+of its own, and whether there is a linear part, a sum of functions of single columns, or noise of the latent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.gaussian_process import kernels as sk
+
+from ggpm.data.columns import Columns
+from ggpm.kernels.columns import Category, Cyclic, On, placed
+from ggpm.kernels.defaults import cycles_of, median_distance
+from ggpm.kernels.scaled import Additive, Scaled, Standardise
+
+__all__ = ["Ingredients", "Recipe", "spreads", "transferred"]
+
+Array = NDArray[np.float64]
+
+SMOOTHNESS = {np.inf: "RBF", 2.5: "Matérn 5/2", 1.5: "Matérn 3/2", 0.5: "Matérn 1/2"}
+ADDITIVE_MOST = (
+    16  # columns up to which sums of functions of single ones are tried: each costs a matrix of exponentials
+)
+NEW_SHARE = 0.1  # of the latent's unit of variance, where a part that the parent does not have starts
+NORMAL_IQR = 1.349  # interquartile range of a normal variable, in standard deviations
+LEAST_OF_SD = 1 / 3  # of the standard deviation: less would put most rows of a column with a narrow middle far apart
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a kernel consists of, besides categories, times and a constant.
+
+    >>> str(Recipe(1.5, linear=True))
+    'Matérn 3/2 + linear'
+    """
+
+    nu: float = 2.5
+    """Smoothness of the joint part, as in `sklearn.gaussian_process.kernels.Matern`; infinity is an RBF."""
+    own: bool = False
+    """Whether every number has a length scale of its own."""
+    linear: bool = False
+    additive: bool = False
+    """Whether there is a sum of functions of single columns besides the joint part."""
+    noise: bool = False
+    """Whether the latent of every row has noise of its own."""
+
+    def __str__(self) -> str:
+        words = [
+            SMOOTHNESS[self.nu],
+            *(" + " + word for word in ("linear", "additive", "noise") if getattr(self, word)),
+        ]
+        return "".join([words[0], ", own lengths" if self.own else "", *words[1:]])
+
+
+@dataclass(frozen=True)
+class Ingredients:
+    """What kernels are made of: columns by kind, centres and spreads, and the length from which searches start."""
+
+    columns: Columns
+    numbers: tuple[int, ...]
+    centre: Array
+    spread: Array
+    distance: float
+    """Median distance between rows in the numbers, in spreads."""
+    cycles: tuple[tuple[int, float], ...]
+    """Columns of times with the periods that they show."""
+
+    @classmethod
+    def of(cls, X: Array, columns: Columns, weight: Array | None = None) -> Ingredients:
+        """The ingredients of rows, of some weight.
+
+        >>> X = np.array([[0.0, 0.0], [4000.0, 1.0], [8000.0, 0.0]])
+        >>> found = Ingredients.of(X, Columns(2))
+        >>> found.kernel(Recipe(np.inf, linear=True))
+        1**2 * Scaled(RBF(length_scale=2.35)) + 0.316**2 * Scaled(DotProduct(sigma_0=0)) + 1**2
+        """
+        kinds = columns.kinds
+        numbers = tuple(j for j, kind in enumerate(kinds) if kind not in ("category", "time"))
+        centre, spread = spreads(X, weight)
+        scaled = Standardise(tuple(centre), tuple(spread))(X)
+        at = list(numbers)
+        distance = median_distance(scaled[:, at], weight=weight) if at else 1.0
+        cycles = tuple((j, period) for j, kind in enumerate(kinds) if kind == "time" for period in cycles_of(X[:, j]))
+        return cls(columns, numbers, centre, spread, distance, cycles)
+
+    @property
+    def times(self) -> list[int]:
+        """Columns of times."""
+        return [j for j, kind in enumerate(self.columns.kinds) if kind == "time"]
+
+    def offers(self, recipe: Recipe) -> bool:
+        """Whether the columns have what a recipe asks for.
+
+        >>> Ingredients.of(np.zeros((3, 1)), Columns(1)).offers(Recipe(own=True))
+        False
+        """
+        varying = len(self.numbers)
+        return (
+            not (recipe.own and varying < 2)
+            and not (recipe.additive and not 2 <= varying <= ADDITIVE_MOST)
+            and not (recipe.linear and not varying)
+        )
+
+    def _parts(self, recipe: Recipe) -> list[tuple[str, sk.Kernel]]:
+        """Parts by their role, each to be multiplied by a variance."""
+        parts: list[tuple[str, sk.Kernel]] = []
+        if self.numbers:
+            length = np.full(len(self.numbers), self.distance) if recipe.own else self.distance
+            parts.append(("joint", self._on(_matern(length, recipe.nu), self.numbers)))
+            if recipe.additive:
+                parts.append(("additive", self._on(Additive(1.0, recipe.nu), self.numbers)))
+            if recipe.linear:
+                flat = np.sqrt(len(self.numbers))  # so that a typical row has variance one
+                parts.append(("linear", self._on(sk.DotProduct(0.0, "fixed"), self.numbers, flat)))
+        parts += [(f"time {j}", self._on(_matern(1.0, recipe.nu), (j,))) for j in self.times]
+        parts += [(f"cycle {j} {period}", self._named(Cyclic(period), (j,))) for j, period in self.cycles]
+        for j, kind in enumerate(self.columns.kinds):
+            if kind == "category":
+                parts.append((f"category {j}", Category(self.columns.names[j] if self.columns.names else j)))
+        return parts
+
+    def _on(self, kernel: sk.Kernel, at: tuple[int, ...], factor: float = 1.0) -> sk.Kernel:
+        """A kernel of some columns in units of their spread, times a factor."""
+        chosen = list(at)
+        centre, spread = self.centre[chosen], factor * self.spread[chosen]
+        return self._named(Scaled(kernel, tuple(centre.tolist()), tuple(spread.tolist())), at)
+
+    def _named(self, kernel: sk.Kernel, at: tuple[int, ...]) -> sk.Kernel:
+        if len(at) == self.columns.count:
+            return kernel
+        names = [self.columns.names[j] if self.columns.names else j for j in at]
+        return On(kernel, names[0] if len(names) == 1 else names)
+
+    def kernel(self, recipe: Recipe, variance: float = 1.0) -> sk.Kernel:
+        """The kernel of a recipe for latents of about this variance, with columns found."""
+
+        def constant(share: float = 1.0) -> sk.ConstantKernel:
+            return sk.ConstantKernel(share * variance, (1e-5 * variance, 1e5 * variance))
+
+        terms = [
+            constant(NEW_SHARE if role in ("linear", "additive") else 1.0) * part for role, part in self._parts(recipe)
+        ]
+        if recipe.noise:
+            terms.append(sk.WhiteKernel(NEW_SHARE * variance, (1e-5 * variance, 1e5 * variance)))
+        return placed(reduce(add, [*terms, constant()]), self.columns)
+
+    def roles(self, recipe: Recipe) -> list[str]:
+        """The role of every entry of the kernel's theta: parts of two recipes with one role mean the same.
+
+        >>> Ingredients.of(np.zeros((3, 1)), Columns(1)).roles(Recipe(linear=True, noise=True))
+        ['joint variance', 'joint', 'linear variance', 'noise', 'constant']
+        """
+        out: list[str] = []
+        for role, part in self._parts(recipe):
+            out += [f"{role} variance", *[role] * part.n_dims]
+        return [*out, *(["noise"] if recipe.noise else []), "constant"]
+
+
+def _matern(length: float | Array, nu: float) -> sk.Kernel:
+    return sk.RBF(length) if nu == np.inf else sk.Matern(length, nu=nu)
+
+
+def transferred(theta: Array, roles: Sequence[str], start: Array, wanted: Sequence[str]) -> Array:
+    """``start`` with the values of another theta where roles are the same; one length scale becomes several alike.
+
+    >>> transferred(np.array([1.0, 2.0]), ["a", "b"], np.zeros(4), ["b", "b", "c", "a"])
+    array([2., 2., 0., 1.])
+    """
+    known: dict[str, list[float]] = {}
+    for role, value in zip(roles, theta):
+        known.setdefault(role, []).append(float(value))
+    out, used = np.array(start, dtype=np.float64), dict.fromkeys(wanted, 0)
+    for k, role in enumerate(wanted):
+        values = known.get(role, [])
+        if len(values) == wanted.count(role):
+            out[k] = values[used[role]]
+        elif values:
+            out[k] = np.mean(values)
+        used[role] += 1
+    return out
+
+
+def spreads(X: Array, weight: Array | None = None) -> tuple[Array, Array]:
+    """Centre and spread of every column of X, for rows of some weight: a robust standard deviation, 1 for constants.
+
+    That of most columns is from their quartiles, within a third and once their standard deviation; that of a column
+    of two values half their difference, whatever their shares.
+
+    >>> spreads(np.array([[0.0, 7.0], [1.0, 7.0], [0.0, 7.0]]))[1]
+    array([0.5, 1. ])
+    """
+    w = np.ones(len(X)) if weight is None else np.asarray(weight, dtype=np.float64)
+    w = w / w.sum()
+    centre = w @ X
+    sd = np.sqrt(w @ (X - centre) ** 2)
+    out = np.ones(X.shape[1])
+    for j, column in enumerate(X.T):
+        order = np.argsort(column, kind="stable")
+        reached = np.cumsum(w[order])
+        low, high = (column[order[int(np.searchsorted(reached, q - 1e-12))]] for q in (0.25, 0.75))
+        first, last = column[order[0]], column[order[-1]]
+        if last - first <= 1e-12 * max(abs(first), abs(last)):
+            continue
+        if np.all((column == first) | (column == last)):
+            out[j] = 0.5 * (last - first)
+        else:
+            out[j] = np.clip((high - low) / NORMAL_IQR, LEAST_OF_SD * sd[j], sd[j])
+    return centre, out
