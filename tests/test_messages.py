@@ -17,6 +17,7 @@ import ggpm
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, families, plotting
 from ggpm.cli import main
 from ggpm.cli.terminal import FLAGS, in_flags
+from ggpm.data.columns import Columns
 from ggpm.data.door import Preparation
 from ggpm.data.rows import Chunk
 from ggpm.data.text import Hint, Message
@@ -111,7 +112,7 @@ def test_messages_are_text_and_survive_copies_and_workers():
 def test_errors_that_are_passed_on_keep_their_hints():
     family = families.Dirichlet().resolve(np.full((2, 3), 1 / 3))
     with pytest.raises(ValueError, match=r"^in the chunk of rows 7 to 8 .*use Dirichlet\(closure=True\), ") as caught:
-        Preparation(family, None, 1)(Chunk(np.zeros((2, 1)), np.full((2, 3), 33.0), None, 7))
+        Preparation(Columns(1), 2, family=family)(Chunk(np.zeros((2, 1)), np.full((2, 3), 33.0), None, 7))
     assert "use --closure, which divides every row by its sum" in in_flags(caught.value)
 
 

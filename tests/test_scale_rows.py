@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import cross_val_score
 
@@ -16,6 +17,7 @@ from ggpm import GGPClassifier, GGPRegressor, Inducing
 from ggpm.data.cluster import ClusterError, cluster_map
 from ggpm.data.parquet import ParquetRows, predict_parquet
 from ggpm.data.rows import Chunk
+from ggpm.kernels import Category, On
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow (the extra ggpm[parquet])")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow (the extra ggpm[parquet])")
@@ -105,6 +107,82 @@ def test_parquet_with_labels_offsets_and_parts(tmp_path):
     assert_same_model(streamed, GGPRegressor("dirichlet", KERNEL, inducing=15, optimizer=None).fit(X, parts), X[:5])
 
 
+def stations(n=160, parts=False):
+    """A frame with text, times, booleans and numbers, y with holes, offset and weights."""
+    import pandas as pd
+
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "station": np.array(["north", "mid", "south"])[np.arange(n) // 60],  # not all of them in every chunk
+            "when": np.datetime64("2024-03-01") + np.arange(n) * np.timedelta64(90, "m"),
+            "temp": rng.normal(size=n),
+            "wet": rng.random(n) < 0.4,
+        }
+    )
+    if parts:
+        y = pd.DataFrame(rng.dirichlet([2.0, 3.0, 4.0], n), columns=list("abc"))
+        y.loc[10, :] = np.nan
+        y.loc[5::40, "b"] = np.nan
+        y.loc[6, "c"] = np.nan
+    else:
+        y = pd.Series(rng.poisson(np.exp(0.5 * frame["temp"] + 1)).astype(float), name="count").mask(
+            np.arange(n) % 50 == 7
+        )
+    return frame, y, pd.Series(rng.uniform(0, 1, n), name="log_hours"), pd.Series(np.arange(n) % 3 * 1.0, name="w")
+
+
+PARTS = On(RBF(40.0), "when") + Category("station") + On(RBF(), ["temp", "wet"])
+
+
+@pytest.mark.parametrize("parts", [False, True], ids=["counts", "compositions"])
+def test_text_times_weights_and_holes_in_parquet(tmp_path, parts):
+    """The model of the same rows in memory, in which labels differ by chunk, and holes and weights are everywhere."""
+    import pandas as pd
+
+    frame, y, offset, weight = stations(parts=parts)
+    table = pd.concat([frame, y, offset, weight], axis=1)
+    table.to_parquet(tmp_path / "t.parquet")
+    names = {"offset": None if parts else "log_hours", "weight": "w"}
+    rows = ParquetRows(tmp_path / "t.parquet", list(frame), list("abc") if parts else "count", chunk_rows=37, **names)
+    model = GGPRegressor("dirichlet" if parts else "poisson", PARTS, inducing=20, optimizer=None)
+    given = {} if parts else {"offset": offset}
+    with pytest.warns(UserWarning, match=r"y is missing in \d+ of 160 row\(s\), first in row (7|10)"):
+        streamed = clone(model).fit(rows)
+    with pytest.warns(UserWarning, match="they are left out"):
+        memory = clone(model).fit(frame, y, weight, **given)
+    assert streamed.fit_.columns.members[0].labels == ("mid", "north", "south")
+    assert streamed.fit_.columns.kinds == memory.fit_.columns.kinds
+    new = {} if parts else {"offset": 0}
+    assert_same_model(streamed, memory, frame[:9], **new)
+    # and into a file; a row with a missing label stays empty
+    frame.loc[3, "station"] = None
+    pd.concat([frame, offset], axis=1).to_parquet(tmp_path / "new.parquet")
+    with pytest.warns(UserWarning, match="1 of 160 rows have no prediction"):
+        assert predict_parquet(streamed, tmp_path / "new.parquet", tmp_path / "out.parquet", chunk_rows=4) == 160
+    told = pd.read_parquet(tmp_path / "out.parquet")
+    assert told.isna().all(axis=1).tolist() == [row == 3 for row in range(160)]
+    given = {} if parts else {"offset": offset[4:9]}
+    np.testing.assert_allclose(told[4:9].to_numpy(), memory.summary(frame[4:9], **given).to_numpy(), rtol=1e-6)
+
+
+def test_chunks_of_other_kinds_are_named(tmp_path):
+    import pandas as pd
+
+    for name, values in (("a", ["1", "2"]), ("b", ["x", "y"])):
+        pd.DataFrame({"c": values, "n": [1, 2]}).to_parquet(tmp_path / f"{name}.parquet")
+    model = GGPRegressor("poisson", inducing=2, optimizer=None)
+    with pytest.raises(ValueError, match="column 'c' has values of several kinds: labels and numbers"):
+        model.fit(ParquetRows(tmp_path, ["c"], "n"))
+    pd.DataFrame({"c": [1.0, 2.0], "n": [np.nan, np.nan]}).to_parquet(tmp_path / "c.parquet")
+    with pytest.raises(ValueError, match="nothing to learn from"):
+        model.fit(ParquetRows(tmp_path / "c.parquet", ["c"], "n"))
+    for weight, message in (([-1.0, 1.0], "row 0 has -1"), ([None, 1.0], "column w has no value in row 0")):
+        pd.DataFrame({"c": [1.0, 2.0], "n": [1, 2], "w": weight}).to_parquet(tmp_path / "w.parquet")
+        with pytest.raises(ValueError, match=message):
+            model.fit(ParquetRows(tmp_path / "w.parquet", ["c"], "n", weight="w"))
+
+
 def test_the_command_streams_parquet(tmp_path):
     click_testing = pytest.importorskip("click.testing", reason="needs click (the extra ggpm[cli])")
     pytest.importorskip("rich", reason="needs rich (the extra ggpm[cli])")
@@ -139,7 +217,7 @@ def test_parquet_errors_are_named_and_leave_the_model_alone(tmp_path):
     holes = X.copy()
     holes[137, 1] = np.nan
     write_parquet(tmp_path / "holes.parquet", holes, y)
-    with pytest.raises(ValueError, match=r"NaN.*row 137, column 1"):
+    with pytest.raises(ValueError, match=r"NaN: column 'x1' .* first in row 137"):
         good.fit(ParquetRows(tmp_path / "holes.parquet", ["x0", "x1"], "y", chunk_rows=64))
     np.testing.assert_array_equal(good.predict(X[:4]), before)
     with pytest.raises(ValueError, match="no column z"):
@@ -156,8 +234,10 @@ def test_parquet_errors_are_named_and_leave_the_model_alone(tmp_path):
     # the input turns out bad half-way: the earlier output stays as it was
     out = tmp_path / "out.parquet"
     out.write_text("earlier")
-    with pytest.raises(ValueError, match="NaN"):
-        predict_parquet(good, tmp_path / "holes.parquet", out, features=["x0", "x1"], chunk_rows=64)
+    holes[137, 1] = np.inf
+    write_parquet(tmp_path / "infinite.parquet", holes, y)
+    with pytest.raises(ValueError, match="infinity"):
+        predict_parquet(good, tmp_path / "infinite.parquet", out, features=["x0", "x1"], chunk_rows=64)
     assert out.read_text() == "earlier" and sorted(p.name for p in tmp_path.iterdir() if p.name[0] == ".") == []
 
 
@@ -298,6 +378,7 @@ class Watched:
 @pytest.mark.parametrize("chunk", [5, 40])
 def test_statistics_travel_up_a_tree_and_do_not_grow_with_the_rows(client, chunk):
     from ggpm.data.cluster import FAN_IN, dask_rows
+    from ggpm.data.columns import Columns
     from ggpm.data.door import Preparation
     from ggpm.fields.inducing.passes import sites_pass
 
@@ -305,7 +386,7 @@ def test_statistics_travel_up_a_tree_and_do_not_grow_with_the_rows(client, chunk
     fitted = fixed(8).fit(X, y).fit_
     model = fitted.approximate().process.model
     rows, _ = dask_rows(da.from_array(X, chunks=(chunk, 2)), da.from_array(y, chunks=chunk))
-    rows = rows.prepared(Preparation(model.family, None, 2))
+    rows = rows.prepared(Preparation(Columns(2), rows.n_rows, family=model.family))
     rows.client = Watched(client)
     rows.map_reduce(sites_pass, (model, fitted.rule, np.zeros((2, 8)), False), 1000)
     merges = [arguments[0] for name, arguments, _ in rows.client.submitted if name == "_merged"]
@@ -316,6 +397,21 @@ def test_statistics_travel_up_a_tree_and_do_not_grow_with_the_rows(client, chunk
             numbers = sum(a.size for part in (total.high, total.low) for a in part.values())
             # value and rounding error of three blocks of M x M, D M sums, the value and the trace
             assert numbers == 2 * (3 * 8 * 8 + 2 * 8 + 2)
+
+
+def test_dask_data_frames_with_text_times_weights_and_holes(client):
+    dd = pytest.importorskip("dask.dataframe")
+    frame, y, offset, weight = stations()
+    model = GGPRegressor("poisson", PARTS, inducing=20, optimizer=None)
+    with pytest.warns(UserWarning, match="they are left out"):
+        memory = clone(model).fit(frame, y, weight, offset=offset)
+    blocks = [dd.from_pandas(part, npartitions=4) for part in (frame, y, weight, offset)]
+    with pytest.warns(UserWarning, match="they are left out"):
+        lazy = clone(model).fit(*blocks[:3], offset=blocks[3])
+    assert_same_model(lazy, memory, frame[:9], offset=0)
+    np.testing.assert_allclose(
+        lazy.predict(blocks[0], offset=blocks[3]).compute(), memory.predict(frame, offset=offset), rtol=1e-8
+    )
 
 
 def test_dask_data_frames_with_labels(client):
@@ -413,7 +509,7 @@ def test_bad_collections_are_named(client):
         good.fit(lazy_X, unknown.map_blocks(lambda b: b[:-1] if b[0] == np.asarray(y)[50] else b, dtype=float))
     bad = X.copy()
     bad[70, 1] = np.nan
-    with pytest.raises(ValueError, match="row 70, column 1"):
+    with pytest.raises(ValueError, match=r"column 1 .* first in row 70"):
         good.fit(da.from_array(bad, chunks=(50, 2)), lazy_y)
     with pytest.raises(ValueError, match="inducing=M"):
         GGPRegressor("von_mises").fit(lazy_X, lazy_y)

@@ -123,9 +123,8 @@ def fit(data: str, target: str, family: str, out: str, as_json: bool, **options:
     table = read_table(data)
     offset = None if options["offset"] is None else _numbers(table, options["offset"], data)
     weight = None if options["weight"] is None else _numbers(table, options["weight"], data)
-    exclude = [*targets, *(name for name in (options["offset"], options["weight"]) if name)]
     with warnings_told():
-        X = features_of(table, options["features"], exclude=exclude, path=data)
+        X = features_of(table, options["features"], exclude=_not_features(targets, options), path=data)
     model = _estimator(family, options)
     y = target_of(table, targets, labels=family in CLASSIFIERS, path=data)
     if family == "bernoulli" and len(set(np.asarray(y).ravel().tolist())) > 2:
@@ -140,18 +139,24 @@ def fit(data: str, target: str, family: str, out: str, as_json: bool, **options:
     _finish(model, out, as_json, told)
 
 
+def _not_features(targets: list[str], options: dict[str, Any]) -> list[str]:
+    """Columns with another part to play than that of an input."""
+    return [*targets, *(options[name] for name in ("offset", "weight") if options[name])]
+
+
 def _fit_streamed(data: str, targets: list[str], family: str, out: str, as_json: bool, options: dict[str, Any]) -> None:
     """A sparse fit to a Parquet file that need not fit into memory: its rows are read in chunks, pass by pass."""
-    from ggpm.data.parquet import ParquetRows, column_names, numeric_columns
+    from ggpm.data.parquet import ParquetRows, first_rows
 
-    if options["weight"]:
-        raise click.UsageError("--weight needs rows in memory: leave out --inducing, or store the table as CSV.")
-    given = split_columns(options["features"]) if options["features"] else None
-    features = given or [name for name in numeric_columns(data) if name not in (*targets, options["offset"])]
-    lost = [name for name in column_names(data) if name not in (*features, *targets, options["offset"])]
-    if lost and given is None:
-        warn(f"rows in chunks must be numbers; left out: {', '.join(lost)}. Without --inducing they are used.")
-    rows = ParquetRows(data, features, targets[0] if len(targets) == 1 else targets, options["offset"])
+    given = options["features"]
+    if given is None:  # what columns are for shows in the first rows
+        with warnings_told():
+            X = features_of(first_rows(data), None, exclude=_not_features(targets, options), path=data, gaps=True)
+        features = list(map(str, X.columns))
+    else:
+        features = split_columns(given)
+    named = {"offset": options["offset"], "weight": options["weight"]}
+    rows = ParquetRows(data, features, targets[0] if len(targets) == 1 else targets, **named)
     model = _estimator(family, options)
     with warnings_told(), Waiting(f"fitting {family} to {rows.n_rows} rows, in chunks") as bar:
         try:
@@ -268,7 +273,8 @@ def predict(
 
         kept = [] if keep is None else column_names(data) if keep == "all" else split_columns(keep)
         given: Any = 0 if offset == "0" else offset
-        rows = predict_parquet(_load(model), data, out, offset=given, level=level, keep=kept)
+        with warnings_told():
+            rows = predict_parquet(_load(model), data, out, offset=given, level=level, keep=kept)
         return tell({"out": out, "rows": rows}, as_json)
     fitted, table, X = _load_with(model, data, gaps=True)
     kept = kept_columns(table, keep, path=data)

@@ -82,8 +82,8 @@ def as_offset(offset: Any, n: int, D: int, name: str = "offset") -> NDArray[np.f
     return np.broadcast_to(out, (n, D)).copy()
 
 
-def as_weight(weight: Any, n: int, name: str = "sample_weight") -> NDArray[np.float64]:
-    """Weights of n rows, (n,): not negative, not all zero; None is one for each.
+def as_weight(weight: Any, n: int, name: str = "sample_weight", some: bool = True) -> NDArray[np.float64]:
+    """Weights of n rows, (n,): not negative, not all zero (unless not ``some``); None is one for each.
 
     >>> as_weight(None, 2), as_weight([1, 0.5], 2)
     (array([1., 1.]), array([1. , 0.5]))
@@ -97,7 +97,7 @@ def as_weight(weight: Any, n: int, name: str = "sample_weight") -> NDArray[np.fl
     bad = np.flatnonzero(~(np.isfinite(out) & (out >= 0)))
     if bad.size:
         raise ValueError(f"{name} must be finite and not negative; row {bad[0]} has {out[bad[0]]:g}.")
-    if not out.any():
+    if some and not out.any():
         raise ValueError(f"{name} must be positive in some row; got zeros alone.")
     return out
 

@@ -10,11 +10,13 @@ import atexit
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ggpm.data.rows import Chunk, Statistics, Task, Total, total_of
+from ggpm.data.columns import is_table
+from ggpm.data.rows import Chunk, Prepare, Statistics, Task, Total, total_of
 
 FAN_IN = 8  # partial sums that one task of the tree adds up
 
@@ -137,12 +139,12 @@ class DaskRows:
         with cluster_errors():
             return client.gather([client.submit(task, c, *arguments, pure=False) for c in self.futures])
 
-    def prepared(self, prepare: Callable[[Chunk], Chunk]) -> DaskRows:
+    def prepared(self, prepare: Prepare) -> DaskRows:
         """The same rows, every chunk prepared once and kept."""
         client = self._client()
         with cluster_errors():
             chunks = [client.submit(prepare, c, pure=False) for c in self.futures]
-        return DaskRows(client, chunks, self.n_rows, self.n_features)
+        return DaskRows(client, chunks, prepare.n_rows, self.n_features)
 
     def _client(self) -> Any:
         if self.client is None:
@@ -176,14 +178,15 @@ def _merged(totals: Sequence[Total]) -> Total:
 # ---- from collections to chunks -----------------------------------------------------------------------------------
 
 
-def dask_rows(X: Any, y: Any, offset: Any = None) -> tuple[DaskRows, list[str] | None]:
+def dask_rows(X: Any, y: Any, offset: Any = None, weight: Any = None) -> tuple[DaskRows, list[str] | None]:
     """Rows from Dask collections with the same partitions, and the column names if there are any."""
     if y is None:
         raise ValueError("y must be passed: a Dask collection with the same partitions as X.")
     names = [str(c) for c in X.columns] if hasattr(X, "columns") else None
     parts = {"X": partitions(X, "X"), "y": partitions(y, "y", X)}
-    if offset is not None:
-        parts["offset"] = partitions(offset, "offset", X)
+    for name, collection in (("offset", offset), ("sample_weight", weight)):
+        if collection is not None:
+            parts[name] = partitions(collection, name, X)
     for name, blocks in parts.items():
         if len(blocks) != len(parts["X"]):
             raise ValueError(
@@ -195,9 +198,10 @@ def dask_rows(X: Any, y: Any, offset: Any = None) -> tuple[DaskRows, list[str] |
     import dask
 
     make = dask.delayed(_chunk)
-    triples = zip(parts["X"], parts["y"], parts.get("offset", [None] * len(parts["X"])))
+    none = [None] * len(parts["X"])
+    rows = zip(parts["X"], parts["y"], parts.get("offset", none), parts.get("sample_weight", none))
     with cluster_errors():
-        raw = client.compute([make(x, t, o, i) for i, (x, t, o) in enumerate(triples)])
+        raw = client.compute([make(number, *row) for number, row in enumerate(rows)])
         shapes = client.gather([client.submit(_shape, c, pure=False) for c in raw])
         starts = np.concatenate([[0], np.cumsum([n for n, _ in shapes])]).astype(int)
         widths = {f for n, f in shapes if n}
@@ -246,16 +250,17 @@ def _short(chunks: tuple[int, ...]) -> str:
     return f"({shown}, ...)" if len(chunks) > 4 else f"({shown})"
 
 
-def _chunk(X: Any, y: Any, offset: Any, number: int) -> Chunk:
+def _chunk(number: int, X: Any, y: Any, offset: Any, weight: Any) -> Chunk:
     """One partition; what it holds is checked when the number of its first row is known."""
-    X, y = np.asarray(X), np.asarray(y)
-    if len(X) != len(y) or (offset is not None and len(offset) != len(X)):
-        raise ValueError(
-            f"partition {number}: X has {len(X)} rows and y {len(y)}"
-            + ("" if offset is None else f" and offset {len(offset)}")
-            + ". X and y must be cut at the same rows."
-        )
-    return Chunk(X, y, None if offset is None else np.asarray(offset), 0)
+    if not is_table(X) or all(getattr(dtype, "kind", "O") in "iuf" for dtype in getattr(X, "dtypes", ["O"])):
+        X = np.asarray(X)  # frames keep labels and times
+    given = {"y": np.asarray(y), "offset": offset, "sample_weight": weight}
+    lengths = {name: len(part) for name, part in given.items() if part is not None}
+    if any(length != len(X) for length in lengths.values()):
+        told = " and ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"partition {number}: X has {len(X)} rows and {told}. X and y must be cut at the same rows.")
+    offset, weight = (None if part is None else np.asarray(part) for part in (offset, weight))
+    return Chunk(X, given["y"], offset, 0, weight)
 
 
 def _shape(chunk: Chunk) -> tuple[int, int]:
@@ -263,4 +268,4 @@ def _shape(chunk: Chunk) -> tuple[int, int]:
 
 
 def _placed(chunk: Chunk, start: int) -> Chunk:
-    return Chunk(chunk.X, chunk.y, chunk.offset, start)
+    return replace(chunk, start=start)

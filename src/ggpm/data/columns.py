@@ -21,7 +21,7 @@ from ggpm.data import frames
 from ggpm.data.raw import Raw, raw_columns
 from ggpm.data.text import did_you_mean, stacklevel
 
-__all__ = ["Column", "Columns", "check_finite"]
+__all__ = ["Column", "Columns", "check_finite", "merged"]
 
 Array = NDArray[np.float64]
 Kind = Literal["number", "boolean", "category", "time", "duration"]
@@ -193,8 +193,10 @@ class Columns:
             out[:, j] = column.tolist()
         return out
 
-    def encode(self, X: Any) -> Array:
+    def encode(self, X: Any, start: int = 0) -> Array:
         """Rows as users have them, (n, features) floats; columns are taken in order, their names were checked before.
+
+        ``start`` is the number of the first row, for messages.
 
         >>> columns, X = learn([["a", 2.5], ["b", 3.5]])
         >>> columns.kinds, columns.encode([["b", 1.0]])
@@ -203,12 +205,12 @@ class Columns:
         members = self.members or tuple(Column(None) for _ in range(self.count))
         out = [m.encode(raw, self.called(j)) for j, (m, raw) in enumerate(zip(members, raw_columns(X), strict=True))]
         X = np.stack(out, axis=1)
-        check_finite(X, self)
+        check_finite(X, self, start)
         return X
 
 
-def learn(X: Any, names: Sequence[str] | None = None) -> tuple[Columns, Array]:
-    """What the columns of X are, and X as floats (n, features).
+def learn(X: Any, names: Sequence[str] | None = None, start: int = 0) -> tuple[Columns, Array]:
+    """What the columns of X are, and X as floats (n, features); ``start`` is the number of the first row.
 
     >>> times = np.array(["1970-01-02", "1970-01-03"], dtype="datetime64[D]")
     >>> learn(times[:, None])[1]
@@ -224,8 +226,35 @@ def learn(X: Any, names: Sequence[str] | None = None) -> tuple[Columns, Array]:
         values.append(member.encode(raw, known.called(j)))
     out = np.stack(values, axis=1)
     columns = Columns(known.count, known.names, tuple(members))
-    check_finite(out, columns)
+    check_finite(out, columns, start)
     return columns, out
+
+
+def merged(parts: Sequence[Columns]) -> Columns:
+    """What columns are of which several parts were seen: labels of all of them, numbers where some were booleans.
+
+    >>> one, other = (learn([[label]])[0] for label in "ba")
+    >>> merged([one, other]).members[0].labels
+    ('a', 'b')
+    """
+    first = parts[0]
+    if all(part.members is None for part in parts):
+        return first
+    members = []
+    for j in range(first.count):
+        seen = [Column(None) if part.members is None else part.members[j] for part in parts]
+        kinds = {column.kind for column in seen}
+        zones = {column.zone for column in seen}
+        if kinds == {"number", "boolean"}:
+            kinds = {"number"}
+        if len(kinds) > 1 or len(zones) > 1:
+            told = " and ".join(sorted(map(_plural, kinds))) if len(kinds) > 1 else "times with and without a time zone"
+            raise ValueError(f"{first.called(j)} has values of several kinds: {told}. Make them of one kind.")
+        labels = tuple(dict.fromkeys(label for column in seen for label in column.labels or ()))
+        if all(isinstance(label, str) for label in labels) and len({column.labels for column in seen}) > 1:
+            labels = tuple(sorted(labels))  # text in the order that it has where all of it is seen at once
+        members.append(replace(seen[0], kind=kinds.pop(), labels=labels or None))
+    return replace(first, members=tuple(members))
 
 
 def is_table(X: Any) -> bool:
@@ -264,7 +293,7 @@ def hours(values: NDArray) -> Array:
     return np.where(missing, np.nan, out)
 
 
-def check_finite(X: Array, columns: Columns) -> None:
+def check_finite(X: Array, columns: Columns, start: int = 0) -> None:
     """Raise ValueError that names the columns with missing or infinite values, how many, and the first row.
 
     >>> check_finite(np.array([[1.0, np.nan]]), Columns(2, ("hour", "temp")))
@@ -277,8 +306,9 @@ first (scikit-learn's SimpleImputer in a pipeline).
         mask = bad(X)
         if mask.any():
             found = np.flatnonzero(mask.any(axis=0))
+            first = start + mask.argmax(axis=0)
             told = [
-                f"{columns.called(j)} in {mask[:, j].sum()} of {len(X)} row(s), first in row {mask[:, j].argmax()}"
+                f"{columns.called(j)} in {mask[:, j].sum()} of {len(X)} row(s), first in row {first[j]}"
                 for j in found[:MOST_NAMED]
             ]
             more = f"; and {len(found) - MOST_NAMED} more column(s)" if len(found) > MOST_NAMED else ""

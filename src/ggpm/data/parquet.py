@@ -8,15 +8,16 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.files import replacing
-from ggpm.data.rows import Chunk, ChunkedRows
-from ggpm.data.text import did_you_mean
+from ggpm.data.rows import Chunk, ChunkedRows, Prepare
+from ggpm.data.text import did_you_mean, stacklevel
 
 Array = NDArray[np.float64]
 Paths = str | os.PathLike | Sequence[str | os.PathLike]
@@ -37,6 +38,11 @@ class ParquetRows(ChunkedRows):
         Known part of the latent (for counts: the logarithm of the exposure).
     chunk_rows : int
         Rows that are read at a time.
+    weight : column name, optional
+        How many times each row counts: `sample_weight` of ``fit``.
+
+    Columns of X may hold numbers, booleans, text, categories, times and durations. Rows in which all of y is missing,
+    or whose weight is zero, are left out; parts of y may be missing where the family allows it.
 
     Examples
     --------
@@ -58,13 +64,14 @@ class ParquetRows(ChunkedRows):
         target: str | Sequence[str],
         offset: str | Sequence[str] | None = None,
         chunk_rows: int = 65_536,
+        weight: str | None = None,
     ):
         if isinstance(features, str):
             raise ValueError(f"features must be a list of column names; got the string {features!r}.")
         self.files = parquet_files(path)
-        self.feature_names, self.target, self.offset = list(features), target, offset
+        self.feature_names, self.target, self.offset, self.weight = list(features), target, offset, weight
         self.chunk_rows = int(chunk_rows)
-        self.prepare: Callable[[Chunk], Chunk] | None = None
+        self.prepare: Prepare | None = None
         self.n_features = len(self.feature_names)
         self.n_rows = 0
         for name in self.files:
@@ -88,26 +95,27 @@ class ParquetRows(ChunkedRows):
     @property
     def columns(self) -> list[str]:
         """All columns that are read."""
-        return [*self.feature_names, *_listed(self.target), *_listed(self.offset)]
+        return [*self.feature_names, *_listed(self.target), *_listed(self.offset), *_listed(self.weight)]
 
     def chunks(self) -> Iterator[Chunk]:
         """The rows, in order."""
         start = 0
         for batch in read_batches(self.files, list(dict.fromkeys(self.columns)), self.chunk_rows):
             chunk = Chunk(
-                _matrix(batch, self.feature_names),
+                _inputs(batch, self.feature_names),
                 _values(batch, self.target),
-                None if self.offset is None else _values(batch, self.offset),
+                None if self.offset is None else _whole(batch, self.offset),
                 start,
+                None if self.weight is None else _whole(batch, self.weight),
             )
             start += len(chunk)
             yield chunk if self.prepare is None else self.prepare(chunk)
 
-    def prepared(self, prepare: Callable[[Chunk], Chunk]) -> ParquetRows:
+    def prepared(self, prepare: Prepare) -> ParquetRows:
         """The same rows, every chunk prepared before tasks see it."""
         other = object.__new__(ParquetRows)
         other.__dict__.update(self.__dict__)
-        other.prepare = prepare
+        other.prepare, other.n_rows = prepare, prepare.n_rows
         return other
 
 
@@ -127,11 +135,9 @@ def parquet_files(path: Paths) -> list[str]:
     return found
 
 
-def numeric_columns(path: Paths) -> list[str]:
-    """Columns that hold numbers, in the order of the (first) file."""
-    pa, _ = _arrow()
-    schema = _open(parquet_files(path)[0]).schema_arrow
-    return [f.name for f in schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
+def first_rows(path: Paths, rows: int = 1000) -> Any:
+    """The first rows of the (first) file as a pandas data frame."""
+    return next(read_batches(parquet_files(path)[:1], None, rows)).to_pandas()
 
 
 def column_names(path: Paths) -> list[str]:
@@ -203,33 +209,59 @@ def predict_parquet(
     for name in keep:
         if name not in known:
             raise ValueError(f"keep must name columns of {path}; there is no {name!r}.{did_you_mean(name, known)}")
-    rows = 0
+    rows, gaps = 0, 0
+    like = _like(model, level)
     with _disk_errors_named(out), replacing(out) as temporary:
         writer = None
         try:
             for batch in read_batches(parquet_files(path), columns, chunk_rows):
-                summary = _summary(model, batch, names, offset, level)
-                columns_out = {name: batch.column(name) for name in keep}
-                if both := [name for name in keep if name in summary.columns]:
+                if both := [name for name in keep if name in like.names]:
                     raise ValueError(f"column {both[0]!r} cannot be kept: the predictions have one of that name.")
-                table = pa.table({**columns_out, **{name: pa.array(summary[name]) for name in summary.columns}})
+                summary, missing = _summary(model, batch, names, offset, level)
+                columns_out = {name: batch.column(name) for name in keep}
+                for field in like:
+                    told = (
+                        pa.nulls(batch.num_rows) if summary is None else pa.array(summary[field.name], from_pandas=True)
+                    )
+                    columns_out[field.name] = told.cast(field.type)
+                table = pa.table(columns_out)
                 if writer is None:
                     writer = pq.ParquetWriter(temporary, table.schema)
                 writer.write_table(table)
-                rows += batch.num_rows
+                rows, gaps = rows + batch.num_rows, gaps + missing
         finally:
             if writer is not None:
                 writer.close()
         if writer is None:
             raise ValueError(f"there are no rows to predict in {path!r}.")
+    if gaps:
+        warnings.warn(
+            f"{gaps} of {rows} rows have no prediction, because inputs are missing.",
+            UserWarning,
+            stacklevel=stacklevel(),
+        )
     return rows
 
 
-def _summary(model: Any, batch: Any, names: list[str], offset: Any, level: float) -> Any:
-    # scikit-learn compares names where it knows them
-    X: Any = batch.select(names).to_pandas() if hasattr(model, "feature_names_in_") else _matrix(batch, names)
-    offset = 0.0 if offset == 0 else None if offset is None else _values(batch, offset)
-    return model.summary(X, level=level, offset=offset)
+def _like(model: Any, level: float) -> Any:
+    """Names and types of the columns of predictions, from one of a row that the model has."""
+    pa, _ = _arrow()
+    X = model.fit_.columns.decode(model.posterior_.inputs[:1])
+    one = model.summary(X, level=level, offset=None if model.fit_.offset is None else 0.0)
+    return pa.schema([(name, pa.array(one[name]).type) for name in one.columns])
+
+
+def _summary(model: Any, batch: Any, names: list[str], offset: Any, level: float) -> tuple[Any, int]:
+    """Predictions of the rows of a batch, empty where inputs are missing, and how many are; None: all are."""
+    X = batch.select(names).to_pandas()
+    offset = 0.0 if offset == 0 else None if offset is None else _whole(batch, offset)
+    whole = X.notna().all(axis=1).to_numpy()
+    if not whole.any():
+        return None, len(X)
+    if not hasattr(model, "feature_names_in_"):  # scikit-learn compares names where it knows them
+        X = X.set_axis(range(X.shape[1]), axis=1)
+    summary = model.summary(X[whole], level=level, offset=offset if np.ndim(offset) == 0 else offset[whole])
+    return summary.reindex(X.index), int((~whole).sum())
 
 
 @contextlib.contextmanager
@@ -264,30 +296,37 @@ def _listed(names: Any) -> list[str]:
     return [] if names is None else [names] if isinstance(names, str) else list(names)
 
 
+def _inputs(batch: Any, names: list[str]) -> Any:
+    """Columns of X as an array of numbers, or as a data frame where some are not."""
+    pa, _ = _arrow()
+    kinds = [batch.schema.field(name).type for name in names]
+    if all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in kinds):
+        return _matrix(batch, names)
+    return batch.select(names).to_pandas()
+
+
 def _values(batch: Any, names: str | Sequence[str]) -> NDArray:
-    """One column (c,), or several (c, k)."""
-    if not isinstance(names, str):
-        return _matrix(batch, list(names))
-    column = batch.column(names)
-    if column.null_count:
-        first = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise ValueError(f"column {names} has no value in row {first} of a chunk. Remove or impute such rows.")
-    values = column.to_numpy(zero_copy_only=False)
-    return values.astype(str) if values.dtype == object else values
+    """One column (c,), or several (c, k); missing values are NaN, missing labels None."""
+    return batch.column(names).to_numpy(zero_copy_only=False) if isinstance(names, str) else _matrix(batch, list(names))
 
 
-def _matrix(batch: Any, names: list[str]) -> Array:
-    """Columns as numbers, (c, k); missing values become NaN, which the check of the rows names."""
+def _whole(batch: Any, names: str | Sequence[str]) -> Array:
+    """Numbers as by `_values`, of which none may be missing."""
+    values = _matrix(batch, _listed(names))
+    missing = np.isnan(values)
+    if missing.any():
+        row, column = np.argwhere(missing)[0]
+        name = _listed(names)[column]
+        raise ValueError(f"column {name} has no value in row {row} of a chunk. Remove or impute such rows.")
+    return values[:, 0] if isinstance(names, str) else values
+
+
+def _matrix(batch: Any, names: Sequence[str]) -> Array:
+    """Columns as numbers, (c, k); missing values become NaN."""
     columns = []
     for name in names:
-        values = batch.column(name).to_numpy(zero_copy_only=False)
-        if values.dtype.kind in "mM":  # NumPy would count in units of their resolution
-            raise ValueError(
-                f"column {name} must be numbers where rows are read in chunks; got times ({values.dtype}). Store hours "
-                "since a start."
-            )
         try:
-            columns.append(values.astype(np.float64))
+            columns.append(batch.column(name).to_numpy(zero_copy_only=False).astype(np.float64))
         except (TypeError, ValueError) as err:
-            raise ValueError(f"column {name} must be numbers where rows are read in chunks ({err}).") from None
+            raise ValueError(f"column {name} must be numbers ({err}).") from None
     return np.stack(columns, axis=1)

@@ -8,7 +8,7 @@ that the order and the size of the chunks do not show in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,21 +66,40 @@ class Chunk:
     """(c, D), or None before the number of latent dimensions is known."""
     start: int
     """Number of the first row among all rows."""
+    weight: Any = None
+    """(c,), or None where there are none; once the family is known, weights go with y."""
 
     def __len__(self) -> int:
         return len(self.X)
 
     def __sizeof__(self) -> int:
         # Dask asks: it spills by size, and moves to an idle worker what it takes for small
-        return object.__sizeof__(self) + sum(getattr(part, "nbytes", 0) for part in (self.X, self.y, self.offset))
+        return object.__sizeof__(self) + sum(map(_bytes, (self.X, self.y, self.offset, self.weight)))
+
+    def at(self, rows: Any, start: int) -> Chunk:
+        """Some rows of this chunk, by a slice, mask or numbers, as one that begins with row ``start``."""
+        X = self.X.iloc[rows] if hasattr(self.X, "iloc") else self.X[rows]
+        offset, weight = (None if part is None else part[rows] for part in (self.offset, self.weight))
+        return Chunk(X, self.y[rows], offset, start, weight)
 
     def pieces(self, rows: int) -> Iterator[Chunk]:
         """This chunk, cut so that no piece has more than ``rows`` rows."""
         for start in range(0, len(self), rows):
-            part = slice(start, min(start + rows, len(self)))
-            yield Chunk(
-                self.X[part], self.y[part], None if self.offset is None else self.offset[part], self.start + start
-            )
+            yield self.at(slice(start, min(start + rows, len(self))), self.start + start)
+
+
+def _bytes(part: Any) -> int:
+    """Size of an array or a data frame."""
+    return int(part.memory_usage().sum()) if hasattr(part, "memory_usage") else getattr(part, "nbytes", 0)
+
+
+class Prepare(Protocol):
+    """A function that prepares chunks, and the number of rows that are left then."""
+
+    @property
+    def n_rows(self) -> int: ...
+
+    def __call__(self, chunk: Chunk) -> Chunk: ...
 
 
 class Total:
@@ -152,7 +171,7 @@ class Rows(Protocol):
         """``task(chunk, *arguments)`` for every stored chunk, in the order of the rows."""
         ...
 
-    def prepared(self, prepare: Callable[[Chunk], Chunk]) -> Rows:
+    def prepared(self, prepare: Prepare) -> Rows:
         """The same rows with every chunk prepared (validated and encoded) before tasks see it."""
         ...
 
@@ -181,13 +200,14 @@ class ArrayRows(ChunkedRows):
     X: Any
     y: Any
     offset: Any = None
-    prepare: Callable[[Chunk], Chunk] | None = None
+    prepare: Prepare | None = None
     chunk_rows: int = 65_536
     """Rows that are read and prepared at a time."""
+    weight: Any = None
 
     @property
     def n_rows(self) -> int:
-        return len(self.X)
+        return len(self.X) if self.prepare is None else self.prepare.n_rows
 
     @property
     def n_features(self) -> int:
@@ -195,15 +215,13 @@ class ArrayRows(ChunkedRows):
 
     def chunks(self) -> Iterator[Chunk]:
         """The rows, in order."""
-        for start in range(0, self.n_rows, self.chunk_rows):
-            part = slice(start, min(start + self.chunk_rows, self.n_rows))
-            chunk = Chunk(
-                np.asarray(self.X[part]),
-                np.asarray(self.y[part]),
-                None if self.offset is None else np.asarray(self.offset[part]),
-                start,
+        for start in range(0, len(self.X), self.chunk_rows):
+            part = slice(start, min(start + self.chunk_rows, len(self.X)))
+            offset, weight = (
+                None if whole is None else np.asarray(whole[part]) for whole in (self.offset, self.weight)
             )
+            chunk = Chunk(np.asarray(self.X[part]), np.asarray(self.y[part]), offset, start, weight)
             yield chunk if self.prepare is None else self.prepare(chunk)
 
-    def prepared(self, prepare: Callable[[Chunk], Chunk]) -> ArrayRows:
-        return ArrayRows(self.X, self.y, self.offset, prepare, self.chunk_rows)
+    def prepared(self, prepare: Prepare) -> ArrayRows:
+        return replace(self, prepare=prepare)

@@ -249,20 +249,20 @@ class GGP(Predicting, BaseEstimator):
                 )
             )
         settings = self.inducing if isinstance(self.inducing, Inducing) else Inducing(self.inducing)
-        raw, columns, names = source_of(self, X, y, offset, settings.chunk_rows)
-        Z = settings.given(raw.n_features)
-        if Z is None and int(settings.points) > raw.n_rows:  # type: ignore[arg-type]
+        source = source_of(self, X, y, offset, weight, settings.chunk_rows)
+        Z = settings.given(source.raw.n_features)
+        if Z is None and int(settings.points) > source.n_rows:  # type: ignore[arg-type]
             raise ValueError(
                 Message(
                     Hint("inducing", "inducing"),
-                    f" must be at most the number of rows; got {settings.points!r} for {raw.n_rows} row(s).",
+                    f" must be at most the number of rows; got {settings.points!r} for {source.n_rows} row(s).",
                 )
             )
         state = check_random_state(0 if self.random_state is None else self.random_state)
         rng = np.random.default_rng(state.randint(2**31 - 1))
-        sample = settings.sample(raw.n_rows, rng)
-        family, classes, rows, picked = prepared(self, raw, y, sample, hasattr(self, "predict_proba"), weight)
-        kernels = self._kernels(family, picked.X, columns, None if weight is None else weight[np.sort(sample)])
+        sample = settings.sample(source.n_rows, rng)
+        family, classes, rows, picked, weight = prepared(self, source, y, sample)
+        kernels = self._kernels(family, picked.X, source.columns, weight)
         if Z is None:
             Z = settings.choose(picked.X, kernels, int(rng.integers(2**31 - 1)))
         evidence = self._evidence(family, kernels, InducingField(rows, Z, settings.jitter))
@@ -271,7 +271,7 @@ class GGP(Predicting, BaseEstimator):
             learned = learn_in_samples(evidence, settings, sample, self._search(rng))
         given = getattr(X, "offset", None) if is_streamed(X) and offset is None else offset
         name = given if isinstance(given, str) else offset_name(given)
-        return learned.fit(columns, Target(names, frames.kind_of(y), classes), name)
+        return learned.fit(source.columns, Target(source.target_names, frames.kind_of(y), classes), name)
 
     def _kernels(self, family: Family, X: Array, columns: Columns, weight: Array | None = None) -> list:
         """The kernels to start from; X are the rows, of some weight, that the default one takes its scale from."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from sklearn.utils.validation import _check_feature_names, check_consistent_leng
 from ggpm.data import columns as door
 from ggpm.data import frames
 from ggpm.data.checks import as_numbers, as_weight, check_squares, refuse_masked
-from ggpm.data.columns import Columns, check_finite
-from ggpm.data.door import Preparation, Target, facts_about_y, take_rows
+from ggpm.data.columns import Columns, check_finite, merged
+from ggpm.data.door import Facts, Preparation, Target, facts_about, take_rows
 from ggpm.data.kinds import is_dask, is_streamed
 from ggpm.data.rows import ArrayRows, Chunk, Rows
 from ggpm.data.text import stacklevel
@@ -63,20 +63,58 @@ def inputs_of(checked: Any, X: Any, known: Columns | None = None) -> tuple[Array
     return X, columns
 
 
-def source_of(checked: Any, X: Any, y: Any, offset: Any, chunk_rows: int) -> tuple[Rows, Columns, list[str] | None]:
+@dataclass(frozen=True)
+class Source:
+    """Rows in chunks, and what a first look at all of them has shown."""
+
+    raw: Rows
+    columns: Columns
+    target_names: list[str] | None
+    facts: list[Facts]
+    prepare: Preparation
+    """Drops rows that say nothing, and encodes X."""
+
+    @property
+    def n_rows(self) -> int:
+        """Rows with a y and a positive weight."""
+        return self.prepare.n_rows
+
+
+def source_of(checked: Any, X: Any, y: Any, offset: Any, weight: Any, chunk_rows: int) -> Source:
     """The raw rows, what is known of their columns, and the names of y's columns where the source knows them.
 
     ``checked`` is an estimator on which scikit-learn's validation may note what it sees.
     """
+    raw: Any
+    names = columns = target_names = None
     if is_dask(X) or is_dask(y):
         from ggpm.data.cluster import dask_rows
 
-        rows, names = dask_rows(X, y, offset)
-        return rows, _named(rows, names), None
-    if is_streamed(X):
-        if y is not None or offset is not None:
-            raise ValueError(f"a {type(X).__name__} names its own target and offset: fit(source) takes no other.")
-        return X, _named(X, getattr(X, "feature_names", None)), getattr(X, "target_names", None)
+        raw, names = dask_rows(X, y, offset, weight)
+    elif is_streamed(X):
+        if y is not None or offset is not None or weight is not None:
+            raise ValueError(
+                f"a {type(X).__name__} names its own target, offset and weight: fit(source) takes no other."
+            )
+        raw, names, target_names = X, getattr(X, "feature_names", None), getattr(X, "target_names", None)
+    else:
+        raw, columns = _array_rows(checked, X, y, offset, weight, chunk_rows)
+        target_names = frames.names_of(y)
+    labels = hasattr(checked, "predict_proba")
+    facts = raw.collect(facts_about, (names, raw.n_features, labels))
+    seen = merged([fact.columns for fact in facts])
+    missing, kept = sum(fact.missing for fact in facts), [fact.kept for fact in facts]
+    if not sum(kept):
+        raise ValueError("no row of y is there, or none has a positive weight: there is nothing to learn from.")
+    if missing:
+        first = next(fact.first_missing for fact in facts if fact.missing)
+        _tell_missing(missing, raw.n_rows, first)
+    starts = dict(zip([fact.start for fact in facts], np.cumsum([0, *kept[:-1]]).tolist()))
+    return Source(raw, columns or seen, target_names, facts, Preparation(seen, sum(kept), starts))
+
+
+def _array_rows(checked: Any, X: Any, y: Any, offset: Any, weight: Any, chunk_rows: int) -> tuple[Rows, Columns]:
+    """Rows of arrays in memory, or mapped to it, and their columns."""
     if y is None:
         raise ValueError(f"{type(checked).__name__} requires y to be passed, but the target y is None.")
     mapped = isinstance(X, np.memmap) or (isinstance(X, np.ndarray) and isinstance(X.base, np.memmap))
@@ -88,7 +126,6 @@ def source_of(checked: Any, X: Any, y: Any, offset: Any, chunk_rows: int) -> tup
         columns = columns_of(checked)
     else:
         X, columns = inputs_of(checked, X)
-    names = frames.names_of(y)
     y = y if isinstance(y, np.ndarray) else frames.values_of(y)
     check_consistent_length(X, y)
     if offset is not None:
@@ -96,11 +133,15 @@ def source_of(checked: Any, X: Any, y: Any, offset: Any, chunk_rows: int) -> tup
         if offset.ndim == 0:
             raise ValueError(f"offset must have shape ({len(X)},) or ({len(X)}, D); got ().")
         check_consistent_length(X, offset)
-    return ArrayRows(X, y, offset, chunk_rows=chunk_rows), columns, names
+    return ArrayRows(X, y, offset, chunk_rows=chunk_rows, weight=weight), columns
 
 
-def _named(rows: Rows, names: Any) -> Columns:
-    return Columns(rows.n_features, None if names is None else tuple(map(str, names)))
+def _tell_missing(count: int, n: int, first: int) -> None:
+    warnings.warn(
+        f"y is missing in {count} of {n} row(s), first in row {first}: they are left out.",
+        UserWarning,
+        stacklevel=stacklevel(),
+    )
 
 
 def rows_to_fit(X: Any, y: Any, offset: Any, weight: Any) -> tuple[Any, Any, Any, Array | None]:
@@ -108,12 +149,8 @@ def rows_to_fit(X: Any, y: Any, offset: Any, weight: Any) -> tuple[Any, Any, Any
 
     Weights are None where all are one.
     """
-    if is_streamed(X) or is_streamed(y):
-        if weight is not None:
-            raise ValueError("sample_weight needs rows in memory: rows in chunks (Parquet, Dask) have no weights yet.")
-        return X, y, offset, None
-    if y is None:
-        return X, y, offset, None
+    if is_streamed(X) or is_streamed(y) or y is None:
+        return X, y, offset, weight  # rows in chunks are looked at one by one
     y = y if frames.kind_of(y) or isinstance(y, np.ndarray) else frames.values_of(y)
     missing = frames.missing_rows(y)
     if missing.all():
@@ -122,11 +159,7 @@ def rows_to_fit(X: Any, y: Any, offset: Any, weight: Any) -> tuple[Any, Any, Any
     w = as_weight(weight, len(y))
     keep = (w > 0) & ~missing
     if missing.any():
-        warnings.warn(
-            f"y is missing in {missing.sum()} of {len(y)} row(s), first in row {missing.argmax()}: they are left out.",
-            UserWarning,
-            stacklevel=stacklevel(),
-        )
+        _tell_missing(int(missing.sum()), len(y), int(missing.argmax()))
     if not keep.all():
         index = np.flatnonzero(keep)
         X, y = _safe_indexing(X, index), _safe_indexing(y, index)
@@ -135,24 +168,27 @@ def rows_to_fit(X: Any, y: Any, offset: Any, weight: Any) -> tuple[Any, Any, Any
 
 
 def prepared(
-    estimator: Any, raw: Rows, y: Any, sample: NDArray[np.intp], labels: bool, weight: Array | None = None
-) -> tuple[Family, NDArray | None, Rows, Chunk]:
-    """The family bound to the data, the labels (classifiers), all rows encoded, and the encoded sample of them."""
-    facts = raw.collect(facts_about_y, (raw.n_features, labels))
-    picked = take_rows(raw, sample)
+    estimator: Any, source: Source, y: Any, sample: NDArray[np.intp]
+) -> tuple[Family, NDArray | None, Rows, Chunk, Array | None]:
+    """The family bound to the data, the labels (classifiers), all rows encoded, a sample of them, and its weights."""
+    raw, facts = source.raw, source.facts
+    picked = take_rows(raw.prepared(source.prepare), sample)
     if isinstance(raw, ArrayRows) and not isinstance(raw.y, np.memmap):
-        family, _, classes = estimator.resolve_family(y, weight)
+        family, _, classes = estimator.resolve_family(y, raw.weight)
     else:
         # the sample, and the rows or labels that decide how many parts, classes and levels there are
-        extra = [fact["labels" if labels else "extremes"] for fact in facts]
-        family, _, classes = estimator.resolve_family(np.concatenate([picked.y, *extra]))
-        family = family.with_rows(raw.n_rows)
-    prepare = Preparation(family, classes, raw.n_features)
-    chosen = prepare(picked)
-    if weight is not None:
-        family, y = Weighted.join(family, chosen.y, weight[np.sort(sample)])
-        chosen, prepare = replace(chosen, y=y), replace(prepare, weight=weight)
-    return family, classes, raw.prepared(prepare), chosen
+        extra = np.concatenate([fact.y for fact in facts])
+        told = np.ones(len(sample)) if picked.weight is None else np.asarray(picked.weight, dtype=float)
+        both = np.concatenate([picked.y, extra])
+        family, _, classes = estimator.resolve_family(both, np.concatenate([told, np.zeros(len(extra))]))
+        family = family.with_rows(sum(fact.weight for fact in facts))
+    prepare = replace(source.prepare, family=family, classes=classes, weighted=picked.weight is not None)
+    columns = Columns(picked.X.shape[1])  # encoded already
+    chosen = replace(prepare, columns=columns, starts=None, weighted=False)(picked)
+    if picked.weight is not None:
+        family, weighted = Weighted.join(family, chosen.y, np.asarray(picked.weight, dtype=float))
+        chosen = replace(chosen, y=weighted)
+    return family, classes, raw.prepared(prepare), chosen, picked.weight
 
 
 def offset_name(offset: Any) -> str | None:
