@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ggpm.fields.neighbours import Neighbours
     from ggpm.persistence import LoadError, load, save
     from ggpm.prediction.compare import compare
+    from ggpm.prediction.conformal import conformal
     from ggpm.prediction.importance import importance
 
 __version__ = "0.2.0.dev0"
@@ -39,6 +40,7 @@ __all__ = [
     "Variational",
     "calibration",
     "compare",
+    "conformal",
     "families",
     "importance",
     "load",
@@ -53,6 +55,7 @@ _LATER = {
     "LoadError": "ggpm.persistence",
     "Neighbours": "ggpm.fields.neighbours.settings",
     "compare": "ggpm.prediction.compare",
+    "conformal": "ggpm.prediction.conformal",
     "importance": "ggpm.prediction.importance",
     "load": "ggpm.persistence",
     "plotting": "ggpm.plotting",

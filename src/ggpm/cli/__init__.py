@@ -95,7 +95,7 @@ LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
 @click.option("--weight", help="Column of weights: how many times each row counts.")
 @click.option(
     "--inference",
-    default="laplace",
+    default="auto",
     show_default=True,
     type=click.Choice(["auto", "taylor", "laplace", "variational"]),
     help="How the posterior is approximated; auto is exact for Gaussian outputs, variational for others.",

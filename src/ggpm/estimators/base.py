@@ -60,7 +60,7 @@ class GGP(Predicting, BaseEstimator):
         self,
         kernel: Any = None,
         *,
-        inference: Any = "laplace",
+        inference: Any = "auto",
         objective: str = "evidence",
         optimizer: Any = "fmin_l_bfgs_b",
         n_restarts_optimizer: int = 0,

@@ -135,7 +135,7 @@ class GGPClassifier(_ClassifierBase):
     Parameters and attributes are those of `GGPRegressor`, without ``family``; `classes_` holds the labels.
 
     Where classes are far apart, the probabilities of ``inference="laplace"`` are too cautious (the labels are not
-    affected): take "variational" where probabilities matter.
+    affected); the default is variational.
 
     Examples
     --------
@@ -174,7 +174,7 @@ class GGPOrdinalClassifier(_ClassifierBase):
         kernel: Any = None,
         *,
         order: Any = None,
-        inference: Any = "laplace",
+        inference: Any = "auto",
         objective: str = "evidence",
         optimizer: Any = "fmin_l_bfgs_b",
         n_restarts_optimizer: int = 0,

@@ -35,7 +35,7 @@ class GGPRegressor(RegressorMixin, GGP):
         One kernel shared by all latent dimensions, or a list with one per dimension. None means a learned
         ``ConstantKernel() * RBF() + ConstantKernel()``, with further parts for times and categories. `On`, `Category`,
         `Sphere` and `Cyclic` from `ggpm.kernels` are kernels on columns of a data frame.
-    inference : "laplace", "taylor", "variational", "auto" or an object such as ``Taylor(expansion=...)``
+    inference : "auto", "laplace", "taylor", "variational" or an object such as ``Taylor(expansion=...)``
         "auto" is exact for Gaussian outputs, variational for others, and Laplace's method where that would take too
         much memory or time (`ggpm.learning.choice`); `inference_` says what it chose.
     objective : "evidence" or "loo"
@@ -85,7 +85,7 @@ class GGPRegressor(RegressorMixin, GGP):
         family: str | Family = "gaussian",
         kernel: Any = None,
         *,
-        inference: Any = "laplace",
+        inference: Any = "auto",
         objective: str = "evidence",
         optimizer: Any = "fmin_l_bfgs_b",
         n_restarts_optimizer: int = 0,

@@ -82,10 +82,10 @@ class Ordered:
         if not p.family.support.integer:
             return p.cdf(y)
         encoded = p._encode(y)
-        before, upto = self._steps(p, encoded)
+        before, upto = self.steps(p, encoded)
         return before + np.random.default_rng(random_state).uniform(size=upto.shape) * (upto - before)
 
-    def _steps(self, p: Predictive, encoded: Array) -> tuple[Array, Array]:
+    def steps(self, p: Predictive, encoded: Array) -> tuple[Array, Array]:
         """P(Y < y) and P(Y <= y) of whole numbers."""
         self.cdf_given_latent(p)
         return self._line(p).steps(slice(None), encoded)
@@ -188,7 +188,7 @@ class Ordered:
 class Shares(Ordered):
     """Counts out of a number of trials. Their region is that of the counts; without trials there is only a share."""
 
-    def _steps(self, p: Predictive, encoded: Array) -> tuple[Array, Array]:
+    def steps(self, p: Predictive, encoded: Array) -> tuple[Array, Array]:
         self.cdf_given_latent(p)
         return replace(self._line(p), trials=encoded.sum(axis=1)).steps(slice(None), encoded[:, 0])
 
@@ -247,10 +247,10 @@ class Angles(Ordered):
 
     def between(self, p: Predictive, first: Array, last: Array) -> Array:
         """Probability of the arc from first forwards to last, radians."""
-        return self._from_tables(p, lambda table, rows: table.between(first[rows], last[rows]))
+        return self.from_tables(p, lambda table, rows: table.between(first[rows], last[rows]))
 
     @staticmethod
-    def _from_tables(p: Predictive, answer: Callable[[CircularTable, Rows], Array]) -> Array:
+    def from_tables(p: Predictive, answer: Callable[[CircularTable, Rows], Array]) -> Array:
         """Answers of tables that are made for some rows at a time and forgotten."""
         return gather(len(p), ((rows, answer(table, rows)) for rows, table in circular_tables(p)))
 
@@ -261,7 +261,7 @@ class Angles(Ordered):
 
     def pit(self, p: Predictive, y: Any, random_state: Any) -> Array:
         angle = self.circle(p).to_radians(p.family.encode(y))
-        return self._from_tables(p, lambda table, rows: table.cdf(angle[rows]))
+        return self.from_tables(p, lambda table, rows: table.cdf(angle[rows]))
 
     def quantile(self, p: Predictive, q: float) -> Array:
         raise self._no_order(p)
@@ -271,7 +271,7 @@ class Angles(Ordered):
 
     def _arcs(self, p: Predictive, level: float) -> Array:
         """Shortest arcs in radians, end >= start."""
-        return self._from_tables(p, lambda table, rows: table.shortest_arc(level))
+        return self.from_tables(p, lambda table, rows: table.shortest_arc(level))
 
     def transforms(self, p: Predictive, y: Any, encoded: Array, random_state: Any) -> tuple[Array, Array]:
         return p.pit(y), np.empty(0)
@@ -297,9 +297,15 @@ class Classes(Ordered):
 
     instead = "probabilities()"
 
+    def steps(self, p: Predictive, encoded: Array) -> tuple[Array, Array]:
+        self.cdf_given_latent(p)
+        probabilities, code = p.probabilities(), self.codes(encoded)
+        upto = np.cumsum(probabilities, axis=1)[np.arange(len(p)), code]
+        return upto - probabilities[np.arange(len(p)), code], upto
+
     def quantile(self, p: Predictive, q: float) -> Array:
         self.cdf_given_latent(p)
-        return self._line(p).quantile(q)
+        return np.sum(np.cumsum(p.probabilities(), axis=1)[:, :-1] < q, axis=1).astype(float)
 
     def interval(self, p: Predictive, level: float) -> NDArray:
         probabilities = p.probabilities()

@@ -1,0 +1,440 @@
+"""Regions with guaranteed coverage: those of any model, moved until they hold enough of the rows it has not seen.
+
+Whatever a model believes, the score of a new row ranks among those of n exchangeable calibration rows like any of
+theirs. A region that keeps scores up to the ceil((n + 1) level)-th smallest therefore holds the new y with probability
+of at least ``level`` (Vovk, Gammerman and Shafer 2005). The score is the predictive depth: the level of the smallest of
+the model's own nested regions that holds y. Regions thus keep the model's shape, its skewness and its changing width,
+and only their level is calibrated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+from sklearn.utils import _safe_indexing
+
+from ggpm.data.checks import check_level
+from ggpm.families.base import Family
+from ggpm.prediction.angles import CircularTable
+from ggpm.prediction.kinds import Angles, Classes, kind_of
+from ggpm.prediction.nodes import Rows
+from ggpm.prediction.predictive import Predictive
+
+__all__ = ["Conformal", "ConformalPredictive", "conformal"]
+
+Array = NDArray[np.float64]
+METHODS = ("split", "jackknife+")
+EDGE = 1e-6  # beyond the regions of level 1 - EDGE scores go on as distances: tails of a wrong model are no measure
+HALVINGS = 40  # of half a turn, until an end of an arc is known to rounding
+LEAST = 1e-9  # the lowest level that is asked of a model: a calibrated one may be zero
+
+
+# ---- nested regions, by kind of output ------------------------------------------------------------------------------
+class Numbers:
+    """Central intervals of numbers, of counts, and of every entry of a vector by itself."""
+
+    def score(self, p: Predictive, y: Any) -> Array:
+        """Level of the smallest interval that holds y; past 1, how many widths y lies outside of the widest one."""
+        low, high = self._edges(p)
+        value = self._number(p, y)
+        if p.family.support.integer:
+            before, upto = kind_of(p.family).steps(p, p._encode(y))
+            depth = np.maximum(np.maximum(1.0 - 2.0 * upto, 2.0 * before - 1.0), 0.0)
+        else:
+            depth = np.abs(2.0 * p.pit(y) - 1.0).reshape(low.shape)
+        out = np.maximum(low - value, value - high)
+        return np.where(out > 0, 1.0 + out / np.maximum(high - low, np.finfo(float).tiny), np.minimum(depth, 1.0))
+
+    def region(self, p: Predictive, cut: Array) -> NDArray:
+        """Intervals that hold scores up to the cut."""
+        low, high = self._edges(p)
+        share = np.clip(cut, LEAST, 1.0 - EDGE)
+        ends = np.stack([self._quantile(p, (1.0 - share) / 2), self._quantile(p, (1.0 + share) / 2)], axis=-1)
+        wide = np.isfinite(cut) & (cut > 1.0)
+        reach = np.where(wide, cut - 1.0, 0.0) * (high - low)
+        support: Any = p.family.support
+        ends += np.stack([-reach, reach], axis=-1)
+        ends = np.where(np.isinf(cut)[..., None], [support.low, support.high], ends)
+        if support.integer:
+            ends = np.stack([np.ceil(ends[..., 0]), np.floor(ends[..., 1])], axis=-1)
+        ends = np.clip(ends, support.low, support.high if p.trials is None else np.asarray(p.trials)[:, None])
+        if p.family.kind == "shares":  # of successes and of failures, as `Predictive.interval` has them
+            ends = np.stack([ends, np.asarray(p.trials)[:, None] - ends[:, ::-1]], axis=1)
+        return ends
+
+    def _edges(self, p: Predictive) -> tuple[Array, Array]:
+        return p.quantile(EDGE / 2), p.quantile(1.0 - EDGE / 2)
+
+    @staticmethod
+    def _number(p: Predictive, y: Any) -> Array:
+        value = p.family.decode(p._encode(y)) if p.family.kind != "shares" else p._encode(y)[:, 0]
+        return np.asarray(value, dtype=float)
+
+    @staticmethod
+    def _quantile(p: Predictive, q: Array) -> Array:
+        """Quantiles whose level depends on the row, of which there are few."""
+        out = np.empty_like(q)
+        for value in np.unique(q):
+            rows = np.flatnonzero((q == value).reshape(len(q), -1).any(axis=1))
+            found = p.rows(rows).quantile(float(value))
+            out[rows] = np.where(q[rows] == value, found, out[rows])
+        return out
+
+
+class Grades(Numbers):
+    """Ranges of neighbouring grades."""
+
+    def score(self, p: Predictive, y: Any) -> Array:
+        before, upto = kind_of(p.family).steps(p, p._encode(y))
+        return np.clip(np.maximum(1.0 - 2.0 * upto, 2.0 * before - 1.0), 0.0, 1.0)
+
+    def region(self, p: Predictive, cut: Array) -> NDArray:
+        share = np.clip(cut, LEAST, 1.0 - EDGE)
+        low, high = self._quantile(p, (1.0 - share) / 2), self._quantile(p, (1.0 + share) / 2)
+        grades = np.arange(p.probabilities().shape[1])
+        return (grades >= low[:, None]) & (grades <= high[:, None]) | (cut >= 1.0)[:, None]
+
+
+class Sets:
+    """The most probable classes."""
+
+    def score(self, p: Predictive, y: Any) -> Array:
+        return self._scores(p)[np.arange(len(p)), Classes.codes(p._encode(y))]
+
+    def region(self, p: Predictive, cut: Array) -> NDArray[np.bool_]:
+        return self._scores(p) <= cut[:, None]
+
+    @staticmethod
+    def _scores(p: Predictive) -> Array:
+        """Probability of the classes that are more probable than each one, (m, d); equals have the same."""
+        probabilities = p.probabilities()
+        order = np.argsort(-probabilities, axis=1)
+        falling = np.take_along_axis(probabilities, order, axis=1)
+        above = np.cumsum(falling, axis=1) - falling
+        equal = np.zeros(falling.shape, dtype=bool)
+        equal[:, 1:] = falling[:, 1:] == falling[:, :-1]
+        above = np.maximum.accumulate(np.where(equal, 0.0, above), axis=1)
+        out = np.empty_like(above)
+        np.put_along_axis(out, order, above, axis=1)
+        return out
+
+
+class Arcs:
+    """Arcs about the mean direction: they are nested, which shortest arcs of two modes are not."""
+
+    def score(self, p: Predictive, y: Any) -> Array:
+        circle = Angles.circle(p)
+        mean, angle = circle.to_radians(p.family.encode(p.mean())), circle.to_radians(p._encode(y))
+        away = np.abs(np.mod(angle - mean + np.pi, 2 * np.pi) - np.pi)
+        inside = Angles().between(p, mean - away, mean + away)
+        return np.where(away >= np.pi - 1e-12, 1.0, inside) + away / np.pi * EDGE  # order also where all mass is inside
+
+    def region(self, p: Predictive, cut: Array) -> Array:
+        """Arcs (start, end); where the whole circle is needed, from opposite the mean and a whole turn on."""
+        circle = Angles.circle(p)
+        mean = circle.to_radians(p.family.encode(p.mean()))
+
+        def widest(table: CircularTable, rows: Rows) -> Array:
+            low, high = np.zeros(len(rows)), np.full(len(rows), np.pi)
+            for _ in range(HALVINGS):
+                middle = 0.5 * (low + high)
+                inside = table.between(mean[rows] - middle, mean[rows] + middle) + middle / np.pi * EDGE <= cut[rows]
+                low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+            return low
+
+        away = np.where(cut >= 1.0 + EDGE, np.pi, Angles.from_tables(p, widest))
+        ends = circle.wrap(p.family.decode(circle.from_radians(np.stack([mean - away, mean + away], axis=-1))))
+        ends[away >= np.pi, 1] = ends[away >= np.pi, 0] + circle.period
+        return ends
+
+
+def _intervals(family: Family) -> Any:
+    """Regions that can be written down: intervals, arcs, sets; None for outputs that have none."""
+    if family.kind == "angles":
+        return Arcs()
+    if family.finite:
+        return Grades() if family.has("cdf") and family.kind == "classes" and family.latent_dim == 1 else Sets()
+    return Numbers() if family.has("cdf") else None
+
+
+def _density_score(p: Predictive, y: Any, level: float) -> Array:
+    """How far log p(y) lies below the border of the model's own highest-density region of the level."""
+    if p.family.support.integer:  # vectors of counts
+        draws = p.sample(200, 0)
+        border = np.quantile([p.log_prob(draw) for draw in draws], 1.0 - level, axis=0)
+    else:
+        border = p.highest_density(level).log_threshold
+    return np.asarray(border - p.log_prob(y))
+
+
+# ---- calibration ----------------------------------------------------------------------------------------------------
+def conformal(
+    model: Any,
+    X_cal: Any,
+    y_cal: Any,
+    *,
+    method: str = "split",
+    groups: Any = None,
+    folds: int | None = None,
+    offset: Any = None,
+    trials: Any = None,
+) -> Conformal:
+    """A model whose regions hold a new y with guaranteed probability, however wrong the model is.
+
+    Calibration rows and new ones must be exchangeable: drawn alike, in no order that matters.
+
+    Parameters
+    ----------
+    model : fitted estimator, or one to fit
+        "split" needs a fitted one, "jackknife+" fits clones of it.
+    X_cal, y_cal : rows to calibrate with
+        "split": rows the model was not fitted to. "jackknife+": the rows to fit to.
+    method : "split" or "jackknife+"
+        "split" guarantees ``level``. "jackknife+" (Barber, Candès, Ramdas and Tibshirani 2021) needs no rows of its
+        own: every row is scored by a model fitted without it. It guarantees 2 ``level`` - 1; ``level`` is usual.
+    groups : array (n,), optional
+        Groups that are to have their coverage each ("split" only); `predict_dist` then takes ``groups`` too.
+    folds : int, optional
+        For "jackknife+", in how many parts rows are left out; as many as there are rows if not given.
+    offset, trials : arrays (n,), optional
+        Of the calibration rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from ggpm import GGPRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = GGPRegressor("gamma").fit(X[:80], y[:80])
+    >>> sure = conformal(model, X[80:200], y[80:200])
+    >>> dist = sure.predict_dist(X[200:])
+    >>> dist.interval(0.9).shape
+    (242, 2)
+    >>> bool(abs(dist.contains(y[200:], 0.9).mean() - 0.9) < 0.06)
+    True
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be 'split' or 'jackknife+'; got {method!r}.")
+    ask = {name: value for name, value in (("offset", offset), ("trials", trials)) if value is not None}
+    if method == "split":
+        if folds is not None:
+            raise ValueError('folds belong to method="jackknife+": "split" takes a model that is fitted already.')
+        label = None if groups is None else np.asarray(groups)
+        dist = model.predict_dist(X_cal, **ask)
+        y = _codes(model, y_cal)
+        if label is not None and len(label) != len(dist):
+            raise ValueError(f"groups has {len(label)} rows, X_cal {len(dist)}.")
+        return Conformal((model,), (dist,), (y,), label)
+    if groups is not None:
+        raise ValueError(
+            'groups belong to method="split": rows of a group calibrate it, and jackknife+ has none to spare.'
+        )
+    n = len(y_cal)
+    parts = list(KFold(n if folds is None else folds, shuffle=True, random_state=0).split(np.arange(n)))
+    models, dists, ys = [], [], []
+    for train, rest in parts:
+        given = {name: np.asarray(value) for name, value in ask.items()}
+        fitted = clone(model).fit(
+            _safe_indexing(X_cal, train),
+            _safe_indexing(y_cal, train),
+            **{name: value[train] for name, value in given.items() if name == "offset"},
+        )
+        models.append(fitted)
+        dists.append(fitted.predict_dist(_safe_indexing(X_cal, rest), **{k: v[rest] for k, v in given.items()}))
+        ys.append(_codes(fitted, _safe_indexing(y_cal, rest)))
+    return Conformal(tuple(models), tuple(dists), tuple(ys), None)
+
+
+def _codes(model: Any, y: Any) -> Any:
+    """y as `Predictive` takes it: labels of classifiers as codes."""
+    return model.codes(y) if hasattr(model, "codes") else y
+
+
+@dataclass(frozen=True)
+class Conformal:
+    """Result of `conformal`: ``predict_dist(X)`` has ``interval(level)`` and ``contains(y, level)``.
+
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(20.0)[:, None]
+    >>> model = GGPRegressor("poisson").fit(X[::2], np.arange(0, 20, 2))
+    >>> conformal(model, X[1::2], np.arange(1, 20, 2)).guarantee(0.9)
+    0.9
+    """
+
+    models: tuple[Any, ...]
+    """The model, or those of the folds."""
+    dists: tuple[Predictive, ...]
+    """Predictions of the calibration rows by models that have not seen them."""
+    ys: tuple[Any, ...]
+    groups: NDArray | None
+
+    @property
+    def n(self) -> int:
+        """Number of calibration rows."""
+        return sum(len(dist) for dist in self.dists)
+
+    def guarantee(self, level: float) -> float:
+        """Coverage that is guaranteed for regions of the level: the level, or 2 level - 1 for jackknife+.
+
+        With fewer folds than rows that bound is lower by at most min(2/(n/K + 1), 1/(K + 1)), the price of leaving
+        out more than one row (same paper, theorem 4).
+        """
+        check_level(level, "level")
+        K, n = len(self.models), self.n
+        if K == 1:
+            return level
+        less = min(2.0 * (1.0 - 1.0 / K) / (n / K + 1.0), (1.0 - K / n) / (K + 1.0)) if n > K else 0.0
+        return max(0.0, 2.0 * level - 1.0 - less)
+
+    def predict(self, X: Any, **given: Any) -> Any:
+        """Predictions of the model itself; calibration changes regions alone."""
+        if len(self.models) > 1:
+            raise ValueError(
+                "jackknife+ has one model for each fold and no prediction of its own: fit the model itself."
+            )
+        return self.models[0].predict(X, **given)
+
+    def predict_dist(self, X: Any, *, groups: Any = None, **given: Any) -> ConformalPredictive:
+        """Regions at the rows of X; ``offset`` and ``trials`` as in the model's own ``predict_dist``."""
+        if (groups is None) != (self.groups is None):
+            raise ValueError(
+                "groups must be given: regions were calibrated for each group."
+                if groups is None
+                else "groups were not given when regions were calibrated: conformal(model, X_cal, y_cal, groups=...)."
+            )
+        dists = tuple(model.predict_dist(X, **given) for model in self.models)
+        label = None if groups is None else np.asarray(groups)
+        if label is not None and len(label) != len(dists[0]):
+            raise ValueError(f"groups has {len(label)} rows, X {len(dists[0])}.")
+        return ConformalPredictive(self, dists, label)
+
+    def scores(self, score: Callable[[Predictive, Any], Array]) -> Array:
+        """Scores of the calibration rows, fold after fold."""
+        return np.concatenate([score(dist, y) for dist, y in zip(self.dists, self.ys)])
+
+
+@dataclass(frozen=True)
+class ConformalPredictive:
+    """Predictions whose regions have guaranteed coverage.
+
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(40.0)[:, None]
+    >>> model = GGPRegressor("poisson").fit(X[::2], np.arange(0, 40, 2))
+    >>> conformal(model, X[1::2], np.arange(1, 40, 2)).predict_dist(X[:3]).contains([0, 1, 200])
+    array([ True,  True, False])
+    """
+
+    calibrated: Conformal
+    dists: tuple[Predictive, ...]
+    """Predictions of the model, or of those of the folds."""
+    groups: NDArray | None
+    family: Family = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "family", self.dists[0].family)
+
+    def __len__(self) -> int:
+        return len(self.dists[0])
+
+    def contains(self, y: Any, level: float = 0.9) -> NDArray[np.bool_]:
+        """Tell whether each y lies in its row's region, (m,).
+
+        The region of numbers, angles and classes is that of `interval`; that of vectors, directions and matrices a
+        region of high density.
+        """
+        check_level(level, "level")
+        regions = _intervals(self.family)
+        y = _codes(self.calibrated.models[0], y)
+        if regions is None or (
+            self.dists[0].mean().ndim > 1 and not (self.family.finite or self.family.kind == "shares")
+        ):
+            score = lambda p, y: _density_score(p, y, level)  # noqa: E731
+        else:
+            score = regions.score
+        return self._keep(score, [y] * len(self.dists), level)
+
+    def interval(self, level: float = 0.9) -> NDArray:
+        """Intervals (m, 2), arcs about the mean direction (m, 2), sets of classes or grades, boolean (m, d).
+
+        Of vectors every entry has its interval, (m, d, 2), which holds that entry with the guaranteed probability;
+        `contains` is about all of them together.
+        """
+        check_level(level, "level")
+        regions = _intervals(self.family)
+        if regions is None:
+            raise ValueError(
+                f"regions of {type(self.family).__name__} outputs are no intervals; try contains(y, level)."
+            )
+        if len(self.dists) == 1:
+            return regions.region(self.dists[0], self._cuts(self.calibrated.scores(regions.score), level))
+        if self.family.finite:
+            codes = range(self.dists[0].probabilities().shape[1])
+            whole = [np.full(len(self), code) for code in codes]
+            return np.stack([self._keep(regions.score, [c] * len(self.dists), level) for c in whole], axis=1)
+        return self._ends(regions, level)
+
+    def _cuts(self, scores: Array, level: float) -> Array:
+        """For each new row the score up to which its region goes, in its group; infinite where rows are too few."""
+        known = self.calibrated.groups
+        if known is None or self.groups is None:
+            return np.broadcast_to(_rank(scores, level), (len(self), *scores.shape[1:]))
+        out = np.full((len(self), *scores.shape[1:]), np.inf)  # a group without calibration rows can promise nothing
+        for label in np.unique(self.groups):
+            if np.any(known == label):
+                out[self.groups == label] = _rank(scores[known == label], level)
+        return out
+
+    def _keep(self, score: Callable[[Predictive, Any], Array], ys: Sequence[Any], level: float) -> NDArray[np.bool_]:
+        scores = self.calibrated.scores(score)
+        if len(self.dists) == 1:
+            return score(self.dists[0], ys[0]) <= self._cuts(scores, level)
+        # jackknife+: y stays unless it is stranger to the model of its fold than too many of the rows left out there
+        stranger, start = np.zeros(len(self)), 0
+        for dist, y, left_out in zip(self.dists, ys, self.calibrated.dists):
+            own = score(dist, y)
+            stranger += np.sum(scores[start : start + len(left_out), None] < own, axis=0)
+            start += len(left_out)
+        return stranger < np.ceil(level * (self.calibrated.n + 1))
+
+    def _ends(self, regions: Any, level: float) -> Array:
+        """jackknife+: ends of the regions that every left out row's score gives in its fold's model, ranked."""
+        scores, start, parts = self.calibrated.scores(regions.score), 0, []
+        for dist, left_out in zip(self.dists, self.calibrated.dists):
+            for cut in scores[start : start + len(left_out)]:
+                parts.append(regions.region(dist, np.broadcast_to(cut, (len(self), *scores.shape[1:]))))
+            start += len(left_out)
+        ends = np.stack(parts)
+        rank = int(np.ceil(level * (self.calibrated.n + 1)))
+        if isinstance(regions, Arcs):
+            return _joined_arcs(ends, rank, Angles.circle(self.dists[0]).period)
+        whole = [self.family.support.low, self.family.support.high]  # type: ignore[attr-defined]
+        if rank > len(ends):
+            return np.broadcast_to(np.array(whole, dtype=float), ends.shape[1:]).copy()
+        ends = np.sort(ends, axis=0)
+        return np.stack([ends[len(ends) - rank, ..., 0], ends[rank - 1, ..., 1]], axis=-1)
+
+
+def _rank(scores: Array, level: float) -> Array:
+    """The ceil((n + 1) level)-th smallest score; infinite where there are not so many."""
+    rank = int(np.ceil(level * (len(scores) + 1) - 1e-9))
+    return np.sort(scores, axis=0)[rank - 1] if rank <= len(scores) else np.full(scores.shape[1:], np.inf)
+
+
+def _joined_arcs(ends: Array, rank: int, period: float) -> Array:
+    """Arcs from ranked ends, measured from the middle of the first one; a whole turn where they go round."""
+    width = ends[..., 1] - ends[..., 0]
+    width = np.where(width == period, period, np.mod(width, period))
+    middle = ends[..., 0] + 0.5 * width
+    away = np.mod(middle - middle[0] + 0.5 * period, period) - 0.5 * period
+    if rank > len(ends):
+        low, high = np.full((2, *middle[0].shape), [[-0.5 * period], [0.5 * period]])
+    else:
+        low = np.sort(away - 0.5 * width, axis=0)[len(ends) - rank]
+        high = np.sort(away + 0.5 * width, axis=0)[rank - 1]
+    start = np.mod(middle[0] + low, period)
+    return np.stack([start, np.where(high - low >= period, start + period, np.mod(middle[0] + high, period))], axis=-1)

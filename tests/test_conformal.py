@@ -1,0 +1,147 @@
+"""Regions with guaranteed coverage hold what they promise, with models that are wrong on purpose."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, conformal
+from ggpm.families import Gaussian, VonMises
+
+N_TRAIN, N_CAL, N_NEW = 30, 80, 100
+
+
+def data(kind, rng, n=N_TRAIN + N_CAL + N_NEW):
+    """Rows of a known truth, and a model that is far too sure, or of the wrong shape."""
+    X = rng.uniform(0, 3, (n, 1))
+    f = np.sin(2 * X[:, 0])
+    sure = {"kernel": ConstantKernel(25.0) * RBF(0.5), "optimizer": None, "inference": "laplace"}
+    if kind == "numbers":
+        return X, f + 0.5 * rng.standard_t(3, n), GGPRegressor(Gaussian(phi=1e-4), **sure)
+    if kind == "counts":
+        return X, rng.negative_binomial(2, 2 / (2 + np.exp(1 + f))), GGPRegressor("poisson", **sure)
+    if kind == "angles":
+        y = np.mod(np.degrees(f + 0.7 * rng.standard_t(3, n)), 360.0)
+        return X, y, GGPRegressor(VonMises(units="degrees"), **sure)
+    if kind == "compositions":
+        y = rng.standard_gamma(3 * np.exp(np.stack([f, -f, 0 * f], axis=1)))
+        return X, y / y.sum(axis=1, keepdims=True), GGPRegressor("dirichlet", **sure)
+    if kind == "directions":
+        y = np.stack([f, np.cos(X[:, 0]), np.ones(n)], axis=1) + 0.7 * rng.normal(size=(n, 3))
+        return X, y / np.linalg.norm(y, axis=1, keepdims=True), GGPRegressor("von_mises_fisher", **sure)
+    if kind == "grades":
+        return X, np.digitize(f + rng.normal(size=n), [-1.0, 0.0, 1.0]), GGPOrdinalClassifier(**sure)
+    p = np.exp(np.stack([f, -f, 0 * f], axis=1))
+    codes = [rng.choice(3, p=row) for row in p / p.sum(axis=1, keepdims=True)]
+    return X, np.array(["a", "b", "c"])[codes], GGPClassifier(**sure)
+
+
+def coverage(kind, simulations, level=0.9):
+    """Share of new y that their regions hold, and the share that the drawn intervals hold where there are any."""
+    held, drawn = [], []
+    for s in range(simulations):
+        X, y, model = data(kind, np.random.default_rng(s))
+        train, cal, new = np.split(np.arange(len(X)), [N_TRAIN, N_TRAIN + N_CAL])
+        dist = conformal(model.fit(X[train], y[train]), X[cal], y[cal]).predict_dist(X[new])
+        held.append(dist.contains(y[new], level).mean())
+        if kind != "directions":
+            drawn.append(in_interval(kind, model, dist.interval(level), y[new]).mean())
+    return np.array(held), np.array(drawn)
+
+
+def in_interval(kind, model, region, y):
+    if kind == "angles":
+        width = region[:, 1] - region[:, 0]
+        return np.mod(y - region[:, 0], 360.0) <= np.where(width == 360.0, 360.0, np.mod(width, 360.0))
+    if kind in ("classes", "grades"):
+        return region[np.arange(len(y)), np.searchsorted(model.classes_, y)]
+    return (region[..., 0] <= y) & (y <= region[..., 1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["numbers", "angles", "compositions", "directions", "classes", "grades", "counts"])
+def test_coverage_over_200_simulations(kind):
+    held, drawn = coverage(kind, 200)
+    high = 0.92 if kind not in ("classes", "grades", "counts") else 1.0
+    assert 0.89 <= held.mean() <= high
+    if len(drawn):
+        assert drawn.mean() >= 0.89
+
+
+@pytest.mark.parametrize("kind", ["numbers", "counts", "angles", "classes", "grades"])
+def test_the_drawn_region_holds_just_what_contains_says(kind):
+    X, y, model = data(kind, np.random.default_rng(0))
+    model.fit(X[:30], y[:30])
+    dist = conformal(model, X[30:90], y[30:90]).predict_dist(X[90:130])
+    for level in (0.5, 0.9):
+        assert np.array_equal(
+            dist.contains(y[90:130], level), in_interval(kind, model, dist.interval(level), y[90:130])
+        )
+
+
+def test_a_wrong_model_alone_would_not_cover():
+    X, y, model = data("numbers", np.random.default_rng(1))
+    region = model.fit(X[:30], y[:30]).predict_dist(X[110:]).interval(0.9)
+    assert in_interval("numbers", model, region, y[110:]).mean() < 0.6
+
+
+def test_every_calibration_row_counts_once():
+    """The region keeps the ceil((n + 1) level)-th smallest score, so just as many of the calibration rows."""
+    X, y, model = data("numbers", np.random.default_rng(2))
+    calibrated = conformal(model.fit(X[:30], y[:30]), X[30:110], y[30:110])
+    assert calibrated.predict_dist(X[30:110]).contains(y[30:110], 0.9).sum() == np.ceil(0.9 * 81)
+
+
+def test_too_few_rows_promise_everything():
+    X, y, model = data("numbers", np.random.default_rng(2))
+    dist = conformal(model.fit(X[:30], y[:30]), X[30:34], y[30:34]).predict_dist(X[110:113])
+    assert np.array_equal(dist.interval(0.9), np.tile([-np.inf, np.inf], (3, 1)))
+    X, y, model = data("angles", np.random.default_rng(2))
+    arcs = conformal(model.fit(X[:30], y[:30]), X[30:34], y[30:34]).predict_dist(X[110:113]).interval(0.9)
+    assert np.allclose(arcs[:, 1] - arcs[:, 0], 360.0)
+
+
+def test_each_group_has_its_coverage():
+    rng = np.random.default_rng(3)
+    X, y, model = data("numbers", rng)
+    loud = X[:, 0] > 1.5
+    y = np.where(loud, 5 * y, y)
+    dist = conformal(model.fit(X[:30], y[:30]), X[30:110], y[30:110], groups=loud[30:110]).predict_dist(
+        X[30:110], groups=loud[30:110]
+    )
+    inside = dist.contains(y[30:110], 0.8)
+    for group in (False, True):
+        n = np.sum(loud[30:110] == group)
+        assert inside[loud[30:110] == group].sum() == np.ceil(0.8 * (n + 1))
+
+
+@pytest.mark.parametrize("kind", ["numbers", "angles", "classes"])
+def test_jackknife_plus(kind):
+    X, y, model = data(kind, np.random.default_rng(4))
+    calibrated = conformal(model, X[:30], y[:30], method="jackknife+", folds=5)
+    dist = calibrated.predict_dist(X[160:])
+    assert calibrated.guarantee(0.9) == pytest.approx(0.8 - min(2 * (1 - 1 / 5) / 7, (1 - 5 / 30) / 6))
+    inside = dist.contains(y[160:], 0.9)
+    assert inside.mean() > calibrated.guarantee(0.9)
+    drawn = in_interval(kind, calibrated.models[0], dist.interval(0.9), y[160:])
+    assert np.all(drawn >= inside)  # the hull of what is kept
+
+
+def test_leaving_single_rows_out_is_the_default_of_jackknife_plus():
+    X, y, model = data("numbers", np.random.default_rng(5))
+    calibrated = conformal(model, X[:12], y[:12], method="jackknife+")
+    assert len(calibrated.models) == 12 and calibrated.guarantee(0.9) == pytest.approx(0.8)
+
+
+def test_mistakes_are_named():
+    X, y, model = data("numbers", np.random.default_rng(6))
+    model.fit(X[:30], y[:30])
+    with pytest.raises(ValueError, match="method must be 'split' or 'jackknife"):
+        conformal(model, X, y, method="full")
+    with pytest.raises(ValueError, match="groups has 3 rows, X_cal 210"):
+        conformal(model, X, y, groups=[1, 2, 3])
+    with pytest.raises(ValueError, match="groups must be given"):
+        conformal(model, X, y, groups=np.zeros(len(X))).predict_dist(X)
+    X, y, model = data("directions", np.random.default_rng(6))
+    dist = conformal(model.fit(X[:30], y[:30]), X[30:60], y[30:60]).predict_dist(X[60:70])
+    with pytest.raises(ValueError, match="try contains"):
+        dist.interval(0.9)
