@@ -20,7 +20,7 @@ import ggpm
 from cases import FAMILIES, simulate
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, Laplace, LoadError, Taylor, families, load, save
 from ggpm.persistence import FORMAT, ZERO_DIGEST
-from ggpm.persistence.packing import KERNELS
+from ggpm.persistence.packing import KERNELS, known_classes, pack, unpack
 
 KEPT = Path(__file__).parent / "data" / "von_mises_format_1.ggpm"
 KEPT_MEAN, KEPT_VAR = [318.522873, 55.4525166, 147.395949], [0.0699236269, 0.0539145809, 0.293313646]
@@ -157,15 +157,99 @@ def test_user_classes_are_handed_over_never_imported(tmp_path):
     X, y, _ = simulate("poisson", n=15)
     model = GGPRegressor(Shifted(shift=0.5), Wavy(0.9), optimizer=None).fit(X, y)
     save(model, tmp_path / "m.ggpm")
-    with pytest.raises(LoadError, match=r"family 'Shifted'.*families="):
+    with pytest.raises(LoadError, match=r"family '.*test_persistence.Shifted'.*families="):
         load(tmp_path / "m.ggpm", kernels=[Wavy])
-    with pytest.raises(LoadError, match=r"kernel 'Wavy'.*kernels="):
+    with pytest.raises(LoadError, match=r"kernel '.*test_persistence.Wavy'.*kernels="):
         load(tmp_path / "m.ggpm", families=[Shifted])
     again = load(tmp_path / "m.ggpm", families=[Shifted], kernels=[Wavy])
     same(model, again)
     assert again.family_.shift == 0.5 and again.family_.seen == model.family_.seen
     with pytest.raises(TypeError, match="classes derived from"):
         load(tmp_path / "m.ggpm", families=[Shifted()])
+
+
+def of_the_same_name(base):
+    """A class of a user's own that is called like a built-in one, and answers otherwise."""
+
+    def twice(self, X, Y=None, eval_gradient=False):
+        out = base.__call__(self, X, Y, eval_gradient)
+        return (2 * out[0], 2 * out[1]) if eval_gradient else 2 * out
+
+    return type(base.__name__, (base,), {"__call__": twice, "__module__": "somebody", "__qualname__": base.__name__})
+
+
+def test_a_class_called_like_a_built_in_one_is_not_taken_for_it(tmp_path):
+    X, y, _ = simulate("poisson", n=15)
+    own = of_the_same_name(RBF)
+    model = GGPRegressor("poisson", own(0.9), optimizer=None).fit(X, y)
+    save(model, tmp_path / "own.ggpm")
+    with pytest.raises(LoadError, match=r"kernel 'somebody.RBF', which is not known here.*kernels="):
+        load(tmp_path / "own.ggpm")
+    again = load(tmp_path / "own.ggpm", kernels=[own])
+    same(model, again)
+    assert type(again.kernel_) is own
+    save(GGPRegressor("poisson", RBF(0.9), optimizer=None).fit(X, y), tmp_path / "built_in.ggpm")
+    assert type(load(tmp_path / "built_in.ggpm", kernels=[own]).kernel_) is RBF
+
+
+def test_a_class_that_moved_to_another_module_is_found_when_it_is_given(tmp_path):
+    X, y, _ = simulate("poisson", n=15)
+    save(GGPRegressor("poisson", Wavy(0.9), optimizer=None).fit(X, y), tmp_path / "m.ggpm")
+    moved = type("Wavy", (RBF,), {"__module__": "elsewhere", "__qualname__": "Wavy"})
+    assert type(load(tmp_path / "m.ggpm", kernels=[moved]).kernel_) is moved
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_hyperparameters_that_no_model_can_have_are_refused(value):
+    known = known_classes((), (), bare=False)
+    with pytest.raises(LoadError, match="length_scale of RBF must be positive"):
+        unpack(pack(RBF(value), "kernel"), known)
+
+
+def test_a_negative_dispersion_is_refused(tmp_path):
+    X, y, _ = simulate("gamma", n=15)
+    model = GGPRegressor("gamma", RBF(0.9), optimizer=None).fit(X, y)
+    model.fit_.family.phi = -1.0
+    save(model, tmp_path / "m.ggpm")
+    with pytest.raises(LoadError):
+        load(tmp_path / "m.ggpm")
+
+
+def test_labels_of_very_different_lengths_take_no_memory():
+    labels = np.array(["x" * 200_000, *map(str, range(10_000))], dtype=object)
+    packed = pack(labels, "classes_") | {"dtype": "str"}
+    tracemalloc.start()
+    with pytest.raises(LoadError, match="too much memory"):
+        unpack(packed, known_classes((), (), bare=False))
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipes_and_folders_are_refused_and_links_stay(tmp_path):
+    X, y, _ = simulate("poisson", n=15)
+    model = GGPRegressor("poisson", RBF(0.9), optimizer=None).fit(X, y)
+    os.mkfifo(tmp_path / "pipe")
+    for place in ("pipe", "."):
+        with pytest.raises(OSError, match="not a regular file"):
+            save(model, tmp_path / place)
+    (tmp_path / "link").symlink_to(tmp_path / "real.ggpm")
+    save(model, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and not (tmp_path / "real.ggpm").is_symlink()
+    same(model, load(tmp_path / "real.ggpm"))
+
+
+def test_saving_leaves_the_mask_of_the_process_alone(tmp_path, monkeypatch):
+    X, y, _ = simulate("poisson", n=15)
+    model = GGPRegressor("poisson", RBF(0.9), optimizer=None).fit(X, y)
+    old = os.umask(0o027)
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the mask belongs to all threads of the process"))
+    try:
+        save(model, tmp_path / "m.ggpm")
+    finally:
+        monkeypatch.undo()
+        os.umask(old)
+    assert (tmp_path / "m.ggpm").stat().st_mode & 0o777 == 0o640
 
 
 def test_a_file_of_the_first_format_loads():

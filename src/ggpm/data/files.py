@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,34 +14,32 @@ from pathlib import Path
 def replacing(path: str | os.PathLike) -> Iterator[Path]:
     """A temporary file beside ``path`` that takes its place at the end, on the disk, and disappears after an error.
 
+    Permissions stay those of a file that is there; devices, pipes and folders are refused.
+
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with replacing(f"{folder}/a.txt") as temporary:
     ...         _ = temporary.write_text("whole")
     ...     Path(folder, "a.txt").read_text(), len(os.listdir(folder))
     ('whole', 1)
     """
-    path = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    path = Path(os.path.realpath(path))  # a link stays one, and what it names is replaced
+    mode = path.stat().st_mode if path.exists() else None
+    if mode is not None and not stat.S_ISREG(mode):
+        raise OSError(f"{path} is there and is not a regular file: it would not be replaced but destroyed.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    # a new file gets the permissions that the system gives to new files
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
-        temporary.chmod(_permissions(path))
+        if mode is not None:
+            temporary.chmod(mode & 0o777)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)
-
-
-def _permissions(path: Path) -> int:
-    """Those of the file that is replaced, or those that a new file would get."""
-    with contextlib.suppress(OSError):
-        return path.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def _sync_folder(folder: Path) -> None:

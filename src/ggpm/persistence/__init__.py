@@ -42,7 +42,7 @@ from ggpm.fields.neighbours.field import NeighboursField
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.learning.fit import Fit, RowsNotStored
 from ggpm.learning.objective import Evidence
-from ggpm.persistence.packing import LoadError, known_classes, pack, require, unpack
+from ggpm.persistence.packing import LoadError, check_classes, known_classes, names_users, pack, require, unpack
 from ggpm.sites import Rule
 
 __all__ = ["FORMAT", "LoadError", "load", "save"]
@@ -123,6 +123,7 @@ def _serialise(model: Any) -> bytes:
     plain = fit.columns.plain and fit.offset is None and likelihood is fit.family and near is None
     document = {
         "sha256": ZERO_DIGEST,  # first, so that the first occurrence in the file is this one
+        "names": "full",  # of classes that did not come with the package
         "format": 1 if plain else FORMAT,
         "ggpm": __version__,
         "estimator": type(model).__name__,
@@ -146,6 +147,8 @@ def _serialise(model: Any) -> bytes:
     }
     if near is not None:
         document["neighbours"] = near
+    if names_users(document):  # which version 0.1 would look for by another name
+        document["format"] = FORMAT
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     contiguous = {name: np.ascontiguousarray(a, dtype=np.float64) for name, a in arrays.items()}
     content = to_bytes(contiguous, metadata={"ggpm": text})
@@ -184,7 +187,8 @@ def load(path: str | os.PathLike, *, families: Iterable[type[Family]] = (), kern
     ...
     ggpm.LoadError: not a ggpm model file, or one that was cut short.
     """
-    known = known_classes(tuple(families), tuple(kernels))
+    own = tuple(families), tuple(kernels)
+    check_classes(*own)
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(8)
@@ -195,7 +199,7 @@ def load(path: str | os.PathLike, *, families: Iterable[type[Family]] = (), kern
             raise LoadError(f"the header has {length} bytes; at most {MAX_HEADER} are read.")
         content = start + file.read(size - 8)
     try:
-        return _restore(content, length, known)
+        return _restore(content, length, own)
     except LoadError:
         raise
     # whatever else goes wrong inside comes from the content of the file, and is told as that
@@ -203,10 +207,11 @@ def load(path: str | os.PathLike, *, families: Iterable[type[Family]] = (), kern
         raise LoadError(f"the file is not a consistent model ({type(err).__name__}: {err}).") from None
 
 
-def _restore(content: bytes, length: int, known: Mapping[str, Mapping[str, type]]) -> Any:
+def _restore(content: bytes, length: int, own: tuple[tuple[type, ...], tuple[type, ...]]) -> Any:
     from safetensors.numpy import load as from_bytes
 
     document = _document(content, length)
+    known = known_classes(*own, bare=document.get("names") != "full")
     arrays = {name: np.array(a) for name, a in from_bytes(content).items()}
     for name, a in arrays.items():
         require(a.dtype == np.float64, f"array {name} must be float64, not {a.dtype}")
@@ -411,6 +416,8 @@ def _classes(kind: type, classes: Any, family: Family) -> NDArray | None:
 def _try_out(fit: Fit) -> None:
     """Evaluate kernels and family at one row, as far as that needs no factorisation."""
     posterior, family = fit.posterior, fit.family
+    with np.errstate(all="ignore"):
+        require(bool(np.all(np.isfinite(family.log_hyper))), "hyperparameters of the family must be positive")
     inputs, D = posterior.inputs, family.latent_dim
     rows = KernelMatrices([np.asarray(kernel(inputs[:1], inputs)) for kernel in posterior.kernels])
     require(all(k.shape == (1, len(inputs)) for k in rows), "a kernel gives a matrix of the wrong shape")

@@ -1,6 +1,8 @@
 """Values as JSON and back: numbers, strings, arrays, kernels, families and inference settings.
 
-Unpacking makes objects of listed classes only, and raises `LoadError` for everything it does not know.
+Unpacking makes objects of listed classes only, and raises `LoadError` for everything it does not know. Classes of this
+package and of scikit-learn are known by their bare names; a user's class by module and name, so that one of the same
+name is never taken for it.
 """
 
 from __future__ import annotations
@@ -33,10 +35,14 @@ KERNELS = {
         Scaled, Additive,
     )
 }  # fmt: skip
+BUILT_IN: dict[str, type] = {c.__name__: c for c in families.FAMILIES.values()}
 # objects with settings: frozen dataclasses whose fields are plain values
 SETTINGS: dict[str, Any] = {
     c.__name__: c for c in (*inference.INFERENCES.values(), Inducing, Neighbours, priors.HalfT, priors.LogNormal)
 }
+MAX_TEXT = 2**28
+"""Most bytes of an array of strings, in which all are as long as the longest."""
+
 INTEGERS = ("int8", "int16", "int32", "int64")
 
 
@@ -69,9 +75,10 @@ def pack(value: Any, where: str) -> Any:
         return {"array": items, "dtype": dtype, "shape": list(value.shape)}
     if isinstance(value, sk.Kernel):
         params = {name: pack(v, where) for name, v in value.get_params(deep=False).items()}
-        return {"kernel": type(value).__name__, "params": params}
+        return {"kernel": _identity(type(value), KERNELS), "params": params}
     if isinstance(value, Family):
-        return {"family": type(value).__name__, "state": {name: pack(v, where) for name, v in vars(value).items()}}
+        state = {name: pack(v, where) for name, v in vars(value).items()}
+        return {"family": _identity(type(value), BUILT_IN), "state": state}
     if isinstance(value, dict) and all(isinstance(name, str) for name in value):
         return {"dict": {name: pack(v, where) for name, v in value.items()}}
     if type(value) in SETTINGS.values():
@@ -88,19 +95,49 @@ def _only_strings(value: NDArray) -> bool:
     return value.dtype == object and all(isinstance(v, str) for v in value.ravel())
 
 
-def known_classes(user_families: tuple, user_kernels: tuple) -> dict[str, dict[str, type]]:
-    """The classes that a file may name, by kind."""
+def _identity(kind: type, built_in: Mapping[str, type]) -> str:
+    """Name of a class in a file: bare for those that come with the package, with the module for others."""
+    return kind.__name__ if built_in.get(kind.__name__) is kind else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def names_users(packed: Any) -> bool:
+    """Whether a packed value names a class that did not come with the package."""
+    if isinstance(packed, list):
+        return any(map(names_users, packed))
+    if not isinstance(packed, dict):
+        return False
+    own = any(isinstance(packed.get(tag), str) and "." in packed[tag] for tag in ("kernel", "family"))
+    return own or any(map(names_users, packed.values()))
+
+
+def check_classes(user_families: tuple, user_kernels: tuple) -> None:
+    """Raise TypeError unless they are classes of families and of kernels."""
     for c in user_families:
         if not (isinstance(c, type) and issubclass(c, Family)):
             raise TypeError(f"families must be classes derived from ggpm.families.Family; got {c!r}.")
     for c in user_kernels:
         if not (isinstance(c, type) and issubclass(c, sk.Kernel)):
             raise TypeError(f"kernels must be classes derived from scikit-learn's Kernel; got {c!r}.")
+
+
+def known_classes(user_families: tuple, user_kernels: tuple, bare: bool) -> dict[str, dict[str, type]]:
+    """The classes that a file may name, by kind.
+
+    A user's class answers to its full name, and to its name in any module: one that was defined in a notebook may have
+    moved. In files of version 0.1, which have ``bare`` names only, it answers to that, also if a built-in has it too.
+    """
     return {
-        "family": {c.__name__: c for c in (*families.FAMILIES.values(), *user_families)},
-        "kernel": {**KERNELS, **{c.__name__: c for c in user_kernels}},
+        "family": BUILT_IN | _by_names(user_families, bare),
+        "kernel": KERNELS | _by_names(user_kernels, bare),
         "inference": SETTINGS,
     }
+
+
+def _by_names(classes: tuple[type, ...], bare: bool) -> dict[str, type]:
+    if bare:
+        return {c.__name__: c for c in classes}
+    anywhere = {f".{c.__qualname__}": c for c in classes}
+    return anywhere | {f"{c.__module__}.{c.__qualname__}": c for c in classes}
 
 
 def unpack(value: Any, known: Mapping[str, Mapping[str, type]], depth: int = 0) -> Any:
@@ -135,6 +172,9 @@ def unpack(value: Any, known: Mapping[str, Mapping[str, type]], depth: int = 0) 
 
 
 def _class(known: Mapping[str, Mapping[str, type]], kind: str, name: str) -> Any:
+    moved = next((given for given in known[kind] if given.startswith(".") and name.endswith(given)), None)
+    if name not in known[kind] and moved is not None:
+        return known[kind][moved]
     if name not in known[kind]:
         argument = {"family": "families", "kernel": "kernels"}.get(kind)
         hint = f" If it is yours, pass the class: load(path, {argument}=[...])." if argument else ""
@@ -146,6 +186,8 @@ def _array(items: list, dtype: str, shape: list) -> NDArray:
     require(all(type(s) is int and s >= 0 for s in shape) and len(shape) <= 3, "an array has an odd shape")
     if dtype in ("str", "object"):
         require(all(isinstance(v, str) for v in items), "an array of strings holds something else")
+        longest = max(map(len, items), default=0)
+        require(dtype == "object" or 4 * longest * len(items) <= MAX_TEXT, "strings of an array take too much memory")
         out = np.array(items, dtype=object if dtype == "object" else str)
     else:
         require(
@@ -165,7 +207,13 @@ def _kernel(kind: type[sk.Kernel], params: dict[str, Any]) -> sk.Kernel:
         require(
             isinstance(params["metric"], str) and params["pairwise_kernels_kwargs"] is None, "metric must be a name"
         )
-    return kind(**params)
+    out = kind(**params)
+    for h in out.hyperparameters:
+        value = np.asarray(out.get_params()[h.name], dtype=float)
+        require(
+            bool(np.all(np.isfinite(value)) and np.all(value >= 0)), f"{h.name} of {kind.__name__} must be positive"
+        )
+    return out
 
 
 def _family(kind: type[Family], state: dict[str, Any]) -> Family:
