@@ -102,6 +102,8 @@ class _Reader:
                 return value
             case ast.Name(id=name) if name in NUMBERS:
                 return NUMBERS[name]
+            case ast.Name(id=name) if name in PAIRWISE:
+                return name  # scikit-learn prints metrics without quotes
             case ast.Name(id=name) if SHORT.get(name, name) in KERNELS:
                 self.fail(f"{name} needs parentheses, {name}()")
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -159,6 +161,8 @@ class _Reader:
             self.fail(f"{twice[0]} of {name} is given twice")
         values = {**dict(zip(parameters, given)), **named}
         values = {key: self.argument(name, key, value) for key, value in values.items()}
+        if values.get("sigma_0") == 0:
+            values.setdefault("sigma_0_bounds", "fixed")  # from zero, no search finds a way
         try:
             kernel = kind(**values)
             bounds, theta = kernel.bounds, kernel.theta
