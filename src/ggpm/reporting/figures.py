@@ -172,10 +172,10 @@ def _effects(figure: Any, model: Any, level: float) -> bool:
     count = model.n_features_in_
     if count < 2 or model.family_.support.row_ndim == 2:
         return False
-    chosen = list(range(min(count, MOST_EFFECTS)))
+    chosen: list[int | str] = list(range(min(count, MOST_EFFECTS)))
     rows = -(-len(chosen) // 3)
     figure.set_size_inches(7.4, 2.7 * rows)
-    axes = [figure.add_subplot(rows, min(len(chosen), 3), k + 1) for k in chosen]
+    axes = [figure.add_subplot(rows, min(len(chosen), 3), k + 1) for k in range(len(chosen))]
     plotting.plot_effects(model, chosen, level=level, n=40, axes=axes)
     for ax in axes:
         ax.title.set_wrap(True)
