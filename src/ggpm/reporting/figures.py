@@ -22,7 +22,7 @@ INK = "#010203"  # stands for the colour of text, which the page decides; nothin
 THEMED = {INK: "currentColor", POINTS: "currentColor", MEAN: "var(--mean)"}
 MOST_POINTS = 1500  # observations that are drawn: more would only make the file larger
 MOST_EFFECTS = 6  # columns whose effects are drawn
-STYLE = {
+STYLE: dict[Any, Any] = {
     "text.color": INK, "axes.edgecolor": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
     "axes.titlecolor": INK, "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 10,
     "axes.spines.top": False, "axes.spines.right": False,
