@@ -21,8 +21,6 @@ from ggpm.learning.fit import Search, learn
 from ggpm.learning.objective import Evidence
 from ggpm.sites import Laplace
 
-__all__ = ["baselines"]
-
 MOST_ROWS = 500  # from which simpler models are learned: they have few parameters
 
 

@@ -22,8 +22,6 @@ from ggpm.prediction.kinds import kind_of
 from ggpm.reporting.baselines import baselines
 from ggpm.reporting.words import family_in_words, kernel_in_words, verdict
 
-__all__ = ["collect"]
-
 WORST = 10  # rows that are listed because y was least expected there
 LISTED = 40  # entries of tables whose length the data decide: columns, hyperparameters, notes
 FAR = 0.5  # share of the prior variance that is left where a row is called far from the training rows

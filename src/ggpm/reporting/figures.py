@@ -16,8 +16,6 @@ from ggpm.plotting.style import COLOURS, MEAN, POINTS
 from ggpm.plotting.ternary import closed, frame, project
 from ggpm.prediction.calibration import calibration
 
-__all__ = ["Picture", "draw"]
-
 INK = "#010203"  # stands for the colour of text, which the page decides; nothing else is drawn in it
 THEMED = {INK: "currentColor", POINTS: "currentColor", MEAN: "var(--mean)"}
 MOST_POINTS = 1500  # observations that are drawn: more would only make the file larger

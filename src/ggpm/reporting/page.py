@@ -7,8 +7,6 @@ from typing import Any
 
 from ggpm.reporting.figures import Picture
 
-__all__ = ["render"]
-
 
 def render(title: str, facts: dict[str, Any], pictures: Sequence[Picture]) -> str:
     """The page as text: everything that comes from the user is escaped, pictures alone are not.

@@ -12,8 +12,6 @@ from ggpm.families.base import Family
 from ggpm.kernels.columns import Category, Cyclic, On, Sphere, summands
 from ggpm.kernels.scaled import Additive, Scaled
 
-__all__ = ["family_in_words", "kernel_in_words", "verdict"]
-
 SMOOTHNESS = {0.5: "rough", 1.5: "once differentiable", 2.5: "twice differentiable"}
 
 
