@@ -19,7 +19,7 @@ def render(title: str, facts: dict[str, Any], pictures: Sequence[Picture]) -> st
     except ImportError:
         raise ImportError("reports need jinja2. Try: pip install 'ggpm[report]'") from None
     environment = Environment(
-        loader=PackageLoader("ggpm.reporting", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        loader=PackageLoader(__package__ or "", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters["number"] = number
