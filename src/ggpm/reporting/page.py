@@ -15,7 +15,6 @@ def render(title: str, facts: dict[str, Any], pictures: Sequence[Picture]) -> st
     """
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
-        from markupsafe import Markup
     except ImportError:
         raise ImportError("reports need jinja2. Try: pip install 'ggpm[report]'") from None
     environment = Environment(
@@ -23,7 +22,7 @@ def render(title: str, facts: dict[str, Any], pictures: Sequence[Picture]) -> st
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters["number"] = number
-    shown = {p.section: {"caption": p.caption, "svg": Markup(p.svg)} for p in pictures}
+    shown = {p.section: {"caption": p.caption, "svg": p.svg} for p in pictures}
     return environment.get_template("page.html").render(title=title, pictures=shown, **facts)
 
 
