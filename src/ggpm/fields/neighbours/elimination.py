@@ -16,6 +16,7 @@ thousand points as for a million, where ``A^T (D^-1 + U) A`` (Kündig and Sigris
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import bsr_matrix, csr_matrix
@@ -62,7 +63,8 @@ class Elimination:
 
     def root_solve(self, e: Array) -> Array:
         """``M^-1 L^T C e``, whose covariance is the inverse of M for white e."""
-        return self._triangle.solve(_flat(np.linalg.solve(self.C.swapaxes(1, 2), e))).reshape(e.shape)
+        inner: Array = np.linalg.solve(self.C.swapaxes(1, 2), e)
+        return self._triangle.solve(_flat(inner)).reshape(e.shape)
 
     def solve(self, r: Array) -> Array:
         """``M^-1 r`` for r (N, D, columns)."""
@@ -86,7 +88,7 @@ def _positive(U: Array) -> Array:
 
 def _arrived(layout: Layout, b: Array, d: Array, U: Array) -> Array:
     """The precisions S that have arrived at every point when its turn comes, (N, D, D)."""
-    N, _, D = b.shape
+    D = b.shape[2]
     near = layout.cliques.members[:, :-1]
     # shares of the clique: weights that are negative get none, and all together what the weights add up to
     shares = np.maximum(b, 0.0)

@@ -94,7 +94,7 @@ class IterativeFactor:
         """Solutions for all columns of r (N, D, s), and the coefficients alpha and beta of every step, (s,)."""
         x, p = np.zeros_like(r), (y := self._near_solve(r))
         rho = first = np.einsum("njs,njs->s", r, y)
-        alphas, betas, left = [], list[Array](), rho > 0
+        alphas, betas, left = list[Array](), list[Array](), rho > 0
         while left.any():
             if len(alphas) == MOST_STEPS:
                 raise NotPositiveDefinite(f"conjugate gradients did not end within {MOST_STEPS} steps")
@@ -226,7 +226,7 @@ class IterativeFactor:
         return out
 
     def draw(self, n_samples: int, rng: np.random.Generator) -> Array:
-        """Vectors (N, D, n_samples) whose covariance is the inverse: solutions for right-hand sides with covariance P."""
+        """Vectors (N, D, n_samples) whose covariance is the inverse: for right-hand sides of covariance P."""
         N, D = self.U.shape[:2]
         values, vectors = np.linalg.eigh(self.U)
         if np.any(values < 0):
