@@ -159,7 +159,7 @@ def test_patches_cover_every_point_once():
         assert np.all(found.of[core] == number)
 
 
-@pytest.mark.parametrize("rule", [Laplace(), Variational()], ids=["laplace", "variational"])
+@pytest.mark.parametrize("rule", [Laplace(), pytest.param(Variational(), marks=pytest.mark.slow)])
 def test_fits_are_those_of_the_direct_solver(rule):
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(240, 2))

@@ -63,7 +63,7 @@ class Elimination:
 
     def root_solve(self, e: Array) -> Array:
         """``M^-1 L^T C e``, whose covariance is the inverse of M for white e."""
-        inner: Array = np.linalg.solve(self.C.swapaxes(1, 2), e)
+        inner = np.asarray(np.linalg.solve(self.C.swapaxes(1, 2), e), dtype=np.float64)
         return self._triangle.solve(_flat(inner)).reshape(e.shape)
 
     def solve(self, r: Array) -> Array:
