@@ -292,7 +292,7 @@ class _Bound:
 
     def advance(self) -> bool:
         state, process = self.state, self.process
-        floor = state.bound - ROUNDING_OF_BOUND * state.size
+        floor = state.bound - ROUNDING_OF_BOUND * state.size - process.uncertainty(state.q)
         target = process.target(state.look, state.q)
         better = process.coupled_target(self.rule, state.look, state.q)
         ahead = target if better is None else better
