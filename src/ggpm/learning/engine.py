@@ -296,6 +296,8 @@ class _Bound:
         target = process.target(state.look, state.q)
         better = process.coupled_target(self.rule, state.look, state.q)
         ahead = target if better is None else better
+        if not np.all(np.isfinite(_flat(ahead))):  # averages overflow: no step from here means anything
+            return False
         self.history = [*self.history, (_flat(state.natural), _flat(ahead))][-MEMORY:]
         step = None
         if len(self.history) > 1:
