@@ -79,7 +79,7 @@ def _exported(rows: Drawn, chains: int, rng: np.random.Generator, facts: Mapping
 
     eta, family = rows.eta, rows.family
     drawn = family.sample(eta, rng, rows.trials)
-    groups: dict[str, dict[str, NDArray]] = {
+    groups: dict[str, Any] = {
         "posterior": {"eta": chained(eta), "mean": chained(family.moment(eta))},
         "posterior_predictive": {"y": chained(drawn)},
         "constant_data": dict(rows.inputs),
@@ -101,6 +101,7 @@ def _exported(rows: Drawn, chains: int, rng: np.random.Generator, facts: Mapping
 def _drawn(model: Any, X: Any, y: Any, offset: Any, size: int, rng: np.random.Generator) -> Drawn:
     """Draws at the training rows, or at the rows of X."""
     fit, field = model.fit_, model.fit_.evidence.field
+    encoded: Array | None
     if X is None:
         if not hasattr(field, "y"):
             raise ValueError("the training rows are not in memory: pass them, to_arviz(X, y).")
