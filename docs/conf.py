@@ -6,8 +6,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-import ggpm
 from pictures import draw_all
+
+import ggpm
 
 project, author, release = "ggpm", "The ggpm developers", ggpm.__version__
 copyright = "the ggpm developers"
