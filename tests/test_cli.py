@@ -198,13 +198,12 @@ def test_predictions_carry_the_columns_that_are_kept(folder, tmp_path):
 
 def test_the_progress_bar_shows_the_search(monkeypatch):
     from ggpm import GGPRegressor
-    from ggpm.cli import _watched
-    from ggpm.cli.terminal import Waiting
+    from ggpm.cli.terminal import Waiting, watched
 
     told = []
     monkeypatch.setattr(Waiting, "tell", lambda self, state: told.append(state))
     with Waiting("fitting") as bar:
-        _watched(GGPRegressor("poisson"), bar).fit(np.arange(8.0)[:, None], np.arange(8))
+        watched(GGPRegressor("poisson"), bar).fit(np.arange(8.0)[:, None], np.arange(8))
     assert len(told) > 2 and re.fullmatch(r"log evidence -\d+\.\d\d, evaluation \d+", told[-1])
 
 
