@@ -20,13 +20,14 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ggpm.data import frames
-from ggpm.data.checks import as_numbers, as_offset, check_whole
+from ggpm.data.checks import as_numbers, as_offset, check_spreads, check_whole
 from ggpm.data.columns import Columns
 from ggpm.data.door import Target
 from ggpm.data.kinds import is_streamed
 from ggpm.data.rows import pick
 from ggpm.data.text import Hint, Message, did_you_mean, stacklevel
 from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit, source_of, target_of
+from ggpm.estimators.judging import Judging
 from ggpm.estimators.predicting import Predicting
 from ggpm.families.base import Family
 from ggpm.families.weighted import Weighted
@@ -51,7 +52,7 @@ Array = NDArray[np.float64]
 REARRANGED = 3  # most times that neighbours are found again because the learned kernels order distances otherwise
 
 
-class GGP(Predicting, BaseEstimator):
+class GGP(Predicting, Judging, BaseEstimator):
     """Base of the three estimators: learning, the latent posterior, predictive distributions."""
 
     listener: Callable[[str, int, int, float], None] | None = None
@@ -278,6 +279,7 @@ class GGP(Predicting, BaseEstimator):
 
     def _kernels(self, family: Family, X: Array, columns: Columns, weight: Array | None = None) -> list:
         """The kernels to start from; X are the rows, of some weight, that the default one takes its scale from."""
+        check_spreads(X, columns.called)
         kernels = resolve_kernel(self.kernel, family.latent_dim, X, columns, weight, family.latent_variance)
         unused = [columns.called(int(j)) for j in np.flatnonzero(~used_columns(kernels, columns.count))]
         if unused and len(unused) < columns.count:  # a kernel that looks at nothing at all is meant so
