@@ -33,7 +33,6 @@ from ggpm.kernels.linalg import (
     mirror,
     solve_lower,
     strips,
-    symmetric_dot,
     symmetric_fortran,
     symmetric_solve,
 )
