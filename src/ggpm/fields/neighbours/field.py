@@ -133,7 +133,8 @@ class NeighboursField(Field):
 
     def iterative(self, D: int) -> bool:
         """Whether posteriors of D coupled latents are found without a factorisation, as far as the rows tell."""
-        return solved_iteratively(self.settings, len(self.X), D, np.count_nonzero(np.ptp(self.X, axis=0) > 0) <= 1)
+        line = bool(np.count_nonzero(np.ptp(self.X, axis=0) > 0) <= 1)
+        return solved_iteratively(self.settings, len(self.X), D, line)
 
     def sample(self, index: NDArray[np.intp]) -> Self:
         return type(self)(self.X[index], self.y[index], self.offset[index], self.settings, self.kernels)
