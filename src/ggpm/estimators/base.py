@@ -44,6 +44,7 @@ from ggpm.learning import priors
 from ggpm.learning.choice import AUTO, choose, name_of
 from ggpm.learning.contest import Contest, choose_kernel
 from ggpm.learning.fit import NO_MODE, Fit, Search, SearchOutcome, learn, learn_in_samples
+from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence
 from ggpm.prediction.loo import LeaveOneOut, leave_groups_out, leave_one_out
 from ggpm.sites import INFERENCES, Rule
@@ -59,6 +60,8 @@ class GGP(Predicting, Judging, BaseEstimator):
 
     listener: Callable[[str, int, int, float], None] | None = None
     """Called during the search with (what, run, evaluation, value); set by progress bars."""
+    journal: Journal | None = None
+    """Keeps the evaluations of the search, for one that is cut off; set by the command line."""
 
     def __init__(
         self,
@@ -345,7 +348,7 @@ class GGP(Predicting, Judging, BaseEstimator):
         return evidence
 
     def _search(self, rng: np.random.Generator) -> Search:
-        return Search(self.optimizer, self.n_restarts_optimizer, rng, self._report)
+        return Search(self.optimizer, self.n_restarts_optimizer, rng, self._report, self.journal)
 
     def _notes_on_bounds(self) -> list[str]:
         """Name hyperparameters that ended at a bound, unless that is how a part shows that it is not needed.
