@@ -1,14 +1,11 @@
 """Settings of the documentation site: `make docs`."""
 
-import sys
+import runpy
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-
-from pictures import draw_all
-
 import ggpm
+
+HERE = Path(__file__).parent
 
 project, author, release = "ggpm", "The ggpm developers", ggpm.__version__
 copyright = "the ggpm developers"
@@ -64,7 +61,7 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 default_role = "code"
 
-# ---- gallery -----------------------------------------------------------------------------------------------------------
+# ---- gallery ---------------------------------------------------------------------------------------------------------
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
@@ -81,4 +78,4 @@ sphinx_gallery_conf = {
     "copyfile_regex": r"",
 }
 
-draw_all(HERE / "_static" / "outputs")
+runpy.run_path(str(HERE / "pictures.py"))["draw_all"](HERE / "_static" / "outputs")

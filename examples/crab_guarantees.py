@@ -24,7 +24,7 @@ crabs = data("MASS", "crabs").sample(frac=1, random_state=0)
 X = crabs[["FL", "RW", "CL"]].div(crabs["CW"], axis=0)
 kind = crabs["sp"] + crabs["sex"]
 train, calibrate, test = slice(0, 60 if small else 80), slice(80, 140), slice(140, None)
-model = GGPClassifier().fit(X[train], kind[train])
+model = GGPClassifier(inference="laplace").fit(X[train], kind[train])
 safe = ggpm.conformal(model, X[calibrate], kind[calibrate])
 
 levels = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 0.95])

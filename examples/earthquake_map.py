@@ -30,7 +30,9 @@ plotting.plot_map(model, ("long", "lat"), deep, n=20 if small else 50, ax=right)
 right.set_title("probability of a quake below 300 km", fontsize="medium")
 Path("out").mkdir(exist_ok=True)
 figure.savefig("out/earthquake_map.png", dpi=130)
-west, east = model.predict_dist(X.quantile([0.05, 0.95])).probability(300, float("inf"))
+here = X.quantile([0.2, 0.95]).assign(lat=-20.0)
+west, east = model.predict_dist(here).probability(300, float("inf"))
 print(
-    f"The slab dips to the west: a quake is deeper than 300 km with probability {west:.2f} there, {east:.2f} in the east."
+    f"At 20° south a quake is deeper than 300 km with probability {west:.2f} in the west and {east:.2f} in the east: "
+    "the plate dips."
 )

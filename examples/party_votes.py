@@ -32,6 +32,4 @@ figure.savefig("out/party_votes.png", dpi=130)
 middle = X.median().to_frame().T
 for_europe, against = model.predict_proba(middle.loc[[0, 0]].assign(**{"against Europe": [1.0, 11.0]}))[:, 0]
 name = model.classes_[0]
-print(
-    f"The probability of {name} rises from {for_europe:.0%} among friends of Europe to {against:.0%} among its opponents."
-)
+print(f"The probability of {name} rises from {for_europe:.0%} among friends of Europe to {against:.0%} among others.")

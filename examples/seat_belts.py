@@ -2,7 +2,8 @@
 Who is hurt in cars: counts of categories, and a law
 ====================================================
 
-Monthly casualties among drivers, front and rear passengers as counts out of their total, before and after seat belts were made compulsory.
+Monthly casualties among drivers, front and rear passengers as counts out of their total, before and after seat
+belts were made compulsory.
 """
 
 import sys

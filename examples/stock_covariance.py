@@ -2,7 +2,8 @@
 How two stock markets move together: covariance matrices in time
 ================================================================
 
-Covariances of 20 daily returns as outputs: volatility and correlation with bands that keep every matrix positive definite.
+Covariances of 20 daily returns as outputs: volatility and correlation, with bands that keep every matrix
+positive definite.
 """
 
 import sys

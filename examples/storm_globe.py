@@ -2,7 +2,7 @@
 Where a storm will be tomorrow: points on the globe
 ===================================================
 
-The position a day later as a direction in space, from position and motion now; 90 % regions on a map.
+The position a day later as a direction in space, from position and motion now.
 """
 
 import sys
@@ -47,6 +47,4 @@ Path("out").mkdir(exist_ok=True)
 figure.savefig("out/storm_globe.png", dpi=130)
 off = np.degrees(np.arccos(np.clip(np.sum(mean * y[half:], axis=1), -1, 1))) * 111
 stay = np.hypot(now["lat_later"] - now["lat"], now["long_later"] - now["long"])[half:] * 111
-print(
-    f"A day ahead positions are off by {np.median(off):.0f} km (median); had storms stood still, by {stay.median():.0f} km."
-)
+print(f"A day ahead positions are off by {np.median(off):.0f} km (median); standing still, by {stay.median():.0f} km.")
