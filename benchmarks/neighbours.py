@@ -49,7 +49,7 @@ LENGTH, TEST_ROWS, MANY = (
 
 def drawn(X: np.ndarray, kernel: Any, D: int, rng: np.random.Generator) -> np.ndarray:
     """Latents from the prior of many neighbours, which costs no dense factor, (n, D)."""
-    layout = Layout(X, [kernel], Neighbours(MANY))
+    layout = Layout(X, [kernel], Neighbours(MANY if len(X) <= 200_000 else MANY // 2))
     prior = Conditionals(layout, kernel, 0.0)
     # A f = sqrt(d) e is solved through Q^-1 A^T (e / sqrt(d))
     noise = rng.standard_normal((layout.n_points, D)) / np.sqrt(prior.d)[:, None]
