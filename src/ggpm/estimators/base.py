@@ -124,7 +124,7 @@ class GGP(Predicting, Judging, BaseEstimator):
         fit = copy.copy(self)._fit(X, y, sample_weight, offset)
         self._adopt(fit)
         for note in (*fit.notes, *([] if self.optimizer is None else self._notes_on_bounds())):
-            warnings.warn(note, ConvergenceWarning, stacklevel=2)
+            warnings.warn(note, ConvergenceWarning, stacklevel=stacklevel())
         return self
 
     def _adopt(self, fit: Fit) -> None:
