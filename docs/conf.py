@@ -79,3 +79,19 @@ sphinx_gallery_conf = {
 }
 
 runpy.run_path(str(HERE / "pictures.py"))["draw_all"](HERE / "_static" / "outputs")
+
+
+# ---- docstrings are plain text, read in terminals first -------------------------------------------------------------
+def escape_bars(app, what, name, obj, options, lines):
+    """Absolute values and determinants are no substitutions."""
+    lines[:] = [line if line.lstrip().startswith((">>>", "...")) else line.replace("|", r"\|") for line in lines]
+
+
+def skip_requests(app, what, name, obj, skip, options):
+    """Methods that scikit-learn makes for metadata routing, with links into its own pages."""
+    return True if name.startswith("set_") and name.endswith("_request") else skip
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", escape_bars)
+    app.connect("autodoc-skip-member", skip_requests)
