@@ -44,3 +44,14 @@ def test_readers_that_do_more_than_read_are_found_out(monkeypatch, act, told):
     faults = fuzzing.run("kernels", 3).faults
     assert len(faults) == (0 if told is None else 3)
     assert all(what.startswith(told) for _, _, what in faults)
+
+
+# ---- inputs that were faults once ------------------------------------------------------------------------------------
+def test_whole_numbers_of_more_than_64_bits_are_numbers(tmp_path):
+    from ggpm.data.tables import column_as_numbers, features_of, read_table
+
+    path = tmp_path / "long.csv"
+    path.write_text(f"y,x\n{'9' * 40},2\n1,{'8' * 50}\n")
+    table = read_table(path)
+    assert column_as_numbers(table, "y", path).tolist() == [1e40, 1.0]
+    assert features_of(table, ["x"], exclude=[], path=path)["x"].tolist() == [2.0, float("8" * 50)]
