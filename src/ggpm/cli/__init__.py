@@ -198,12 +198,16 @@ def _watched(model: Any, bar: Waiting) -> Any:
 def _estimator(family: str, options: dict[str, Any]) -> Any:
     from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, families
 
-    if family not in families.FAMILIES:
+    try:
+        instance: Any = families.get(family)
+    except ValueError:
+        known = families.FAMILIES | families.MIXED
         raise click.BadParameter(
-            f"{family!r} is not one of {', '.join(sorted(families.FAMILIES))}."
-            f"{did_you_mean(family, families.FAMILIES)}",
+            f"{family!r} is not one of {', '.join(sorted(known))}, nor {', '.join(families.WRAPPERS)} before one of "
+            f"them."
+            f"{did_you_mean(family, known)}",
             param_hint="--family",
-        )
+        ) from None
     settings = {
         "inference": options["inference"],
         "inducing": options["inducing"],
@@ -220,7 +224,6 @@ def _estimator(family: str, options: dict[str, Any]) -> Any:
         return GGPOrdinalClassifier(order=order, **settings)
     if family in CLASSIFIERS:
         return GGPClassifier(**settings)
-    instance: Any = families.FAMILIES[family]()
     if options["units"]:
         instance.set_params(units=options["units"])
     if family in COMPOSITIONS:
@@ -443,9 +446,10 @@ def plot(
 @JSON
 def families(as_json: bool) -> None:
     """The families of outputs that are known."""
-    from ggpm.families import FAMILIES
+    from ggpm.families import FAMILIES, MIXED, WRAPPERS
 
-    rows = {name: (kind.__doc__ or "").strip().splitlines()[0].rstrip(".") for name, kind in sorted(FAMILIES.items())}
+    known = sorted((FAMILIES | MIXED).items()) + [(f"{name}_...", kind) for name, kind in sorted(WRAPPERS.items())]
+    rows = {name: (kind.__doc__ or "").strip().splitlines()[0].rstrip(".") for name, kind in known}
     if as_json:
         click.echo(json.dumps(rows))
         return
