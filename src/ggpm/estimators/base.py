@@ -24,13 +24,14 @@ from ggpm.data.checks import as_numbers, as_offset, check_spreads, check_whole
 from ggpm.data.columns import Columns
 from ggpm.data.door import Target
 from ggpm.data.kinds import is_streamed
-from ggpm.data.rows import pick
+from ggpm.data.rows import ArrayRows, pick
 from ggpm.data.text import Hint, Message, did_you_mean, stacklevel
 from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit, source_of, target_of
 from ggpm.estimators.judging import Judging
 from ggpm.estimators.predicting import Predicting
 from ggpm.families.base import Family
 from ggpm.families.weighted import Weighted
+from ggpm.fields.advice import advise
 from ggpm.fields.base import Field
 from ggpm.fields.dense import DenseField
 from ggpm.fields.inducing.field import InducingField
@@ -41,13 +42,16 @@ from ggpm.fields.neighbours.field import NeighboursField
 from ggpm.kernels import resolve_kernel, shorter_starts, used_columns
 from ggpm.learning import priors
 from ggpm.learning.choice import AUTO, choose, name_of
+from ggpm.learning.contest import Contest, choose_kernel
 from ggpm.learning.fit import NO_MODE, Fit, Search, SearchOutcome, learn, learn_in_samples
+from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence
 from ggpm.prediction.loo import LeaveOneOut, leave_groups_out, leave_one_out
 from ggpm.sites import INFERENCES, Rule
 
 Array = NDArray[np.float64]
 
+SLOW_ROWS = 5000  # a fit of so many counts takes half a minute exactly, twelve seconds by neighbours
 REARRANGED = 3  # most times that neighbours are found again because the learned kernels order distances otherwise
 
 
@@ -56,6 +60,8 @@ class GGP(Predicting, Judging, BaseEstimator):
 
     listener: Callable[[str, int, int, float], None] | None = None
     """Called during the search with (what, run, evaluation, value); set by progress bars."""
+    journal: Journal | None = None
+    """Keeps the evaluations of the search, for one that is cut off; set by the command line."""
 
     def __init__(
         self,
@@ -70,6 +76,9 @@ class GGP(Predicting, Judging, BaseEstimator):
         verbose: int = 0,
         priors: Any = "auto",
         neighbours: Any = None,
+        averaging: str = "auto",
+        budget: float | None = None,
+        n_jobs: int | None = None,
     ):
         self.kernel = kernel
         self.inference = inference
@@ -81,6 +90,9 @@ class GGP(Predicting, Judging, BaseEstimator):
         self.verbose = verbose
         self.priors = priors
         self.neighbours = neighbours
+        self.averaging = averaging
+        self.budget = budget
+        self.n_jobs = n_jobs
 
     # ---- fitting -----------------------------------------------------------------------------------------------
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> Self:
@@ -112,7 +124,7 @@ class GGP(Predicting, Judging, BaseEstimator):
         fit = copy.copy(self)._fit(X, y, sample_weight, offset)
         self._adopt(fit)
         for note in (*fit.notes, *([] if self.optimizer is None else self._notes_on_bounds())):
-            warnings.warn(note, ConvergenceWarning, stacklevel=2)
+            warnings.warn(note, ConvergenceWarning, stacklevel=stacklevel())
         return self
 
     def _adopt(self, fit: Fit) -> None:
@@ -136,6 +148,8 @@ class GGP(Predicting, Judging, BaseEstimator):
             self.feature_names_in_ = np.array(fit.columns.names, dtype=object)
         if fit.target.classes is not None:
             self.classes_ = fit.target.classes
+        if fit.search is not None:
+            self.search_ = fit.search
         if isinstance(fit.posterior, InducingPosterior):
             self.inducing_inputs_ = fit.posterior.Z
 
@@ -162,14 +176,16 @@ class GGP(Predicting, Judging, BaseEstimator):
         if weight is not None and self.objective == "loo":
             raise ValueError("with sample_weight objective must be 'evidence'; got 'loo'.")
         if self.neighbours is not None:
-            self._check_neighbours(X)
+            self._check_neighbours()
+            if is_streamed(X):
+                return self._fit_neighbours_of_chunks(X, y, offset, weight)
         elif self.inducing is not None or is_streamed(X):
             if self.objective != "evidence":
                 raise ValueError(f"with inducing points objective must be 'evidence'; got {self.objective!r}.")
             return self._fit_inducing(X, y, offset, weight)
         return self._fit_in_memory(X, y, offset, weight)
 
-    def _check_neighbours(self, X: Any) -> None:
+    def _check_neighbours(self) -> None:
         if self.inducing is not None:
             raise ValueError(
                 Message(
@@ -182,11 +198,6 @@ class GGP(Predicting, Judging, BaseEstimator):
             )
         if self.objective != "evidence":
             raise ValueError(f"with neighbours objective must be 'evidence'; got {self.objective!r}.")
-        if is_streamed(X):
-            raise ValueError(
-                f"X is a {type(X).__name__}, whose rows are read in chunks: neighbours need all of them in memory. "
-                "Pass arrays, or inducing=M instead."
-            )
 
     def _fit_in_memory(self, X: Any, y: Any, offset: Any, weight: Array | None) -> Fit:
         X, columns = inputs_of(self, X)
@@ -196,34 +207,68 @@ class GGP(Predicting, Judging, BaseEstimator):
         check_consistent_length(X, encoded)
         if weight is not None:
             family, encoded = Weighted.join(family, encoded, weight)
-        kernels = self._kernels(family, X, columns, weight)
         told = columns, target_of(y, classes), offset_name(offset)
         offset = as_offset(offset, len(X), family.latent_dim) + family.origin
-        if self.neighbours is not None:
-            settings = self.neighbours if isinstance(self.neighbours, Neighbours) else Neighbours(self.neighbours)
-            rows = NeighboursField(X, encoded, offset, settings, kernels)
-            return self._learned_by_neighbours(self._evidence(family, kernels, rows), rows).fit(*told)
         dense = DenseField(X, encoded, offset)
-        fit = self._learned(self._evidence(family, kernels, dense)).fit(*told)
+        chosen = self._chosen(family, dense, columns, weight)
+        kernels = self._kernels(family, X, columns, weight) if chosen is None else chosen.winner.kernels
+        if self.neighbours is not None:
+            return self._learned_by_neighbours(family, kernels, X, encoded, offset, chosen).fit(*told)
+        advice = advise(len(X), int(np.count_nonzero(np.ptp(X, axis=0) > 0)), kernels)
+        if len(X) > SLOW_ROWS:
+            text = Message("exact inference takes minutes to hours for so many rows. ", advice.text)
+            warnings.warn(text, UserWarning, stacklevel=stacklevel())
+        try:
+            fit = self._learned(self._evidence(family, kernels, dense, chosen), chosen).fit(*told)
+        except MemoryError as error:
+            if advice.field == "exact":
+                raise
+            raise MemoryError(Message(error, " ", advice.text)) from None
         dense.forget()
         if fit.found is not None:
             fit.found.process.forget()
         return fit
 
-    def _learned_by_neighbours(self, evidence: Evidence, rows: NeighboursField) -> SearchOutcome:
+    def _fit_neighbours_of_chunks(self, X: Any, y: Any, offset: Any, weight: Any) -> Fit:
+        """Rows are read, checked and encoded chunk by chunk, on a cluster where they lie, and then held here."""
+        source = source_of(self, X, y, offset, weight, ArrayRows.chunk_rows)
+        family, classes, _, rows, weight = prepared(self, source, y, np.arange(source.n_rows))
+        chosen = self._chosen(family, DenseField(rows.X, rows.y, rows.offset), source.columns, weight)
+        kernels = self._kernels(family, rows.X, source.columns, weight) if chosen is None else chosen.winner.kernels
+        learned = self._learned_by_neighbours(family, kernels, rows.X, rows.y, rows.offset, chosen)
+        target = Target(source.target_names, frames.kind_of(y), classes)
+        return learned.fit(source.columns, target, _name_of_offset(X, offset))
+
+    def _chosen(self, family: Family, rows: DenseField, columns: Columns, weight: Array | None) -> Contest | None:
+        """Kernels and where their search starts, chosen from rows of some weight; None where that is not asked for."""
+        if self.kernel is not None or self.optimizer != "fmin_l_bfgs_b":
+            return None
+        state = check_random_state(0 if self.random_state is None else self.random_state)
+        pool = Evidence(family, [], rows, self._resolve_inference(family, rows), self.objective)
+        return choose_kernel(
+            pool, columns, weight, self.priors, seed=state.randint(2**31 - 1), budget=self.budget, n_jobs=self.n_jobs,
+            tell=None,
+        )  # fmt: skip
+
+    def _learned_by_neighbours(
+        self, family: Family, kernels: list, X: Array, y: Array, offset: Array, chosen: Contest | None
+    ) -> SearchOutcome:
         """Hyperparameters from all rows or some, with neighbours found again until they are near under them."""
+        settings = self.neighbours if isinstance(self.neighbours, Neighbours) else Neighbours(self.neighbours)
+        rows = NeighboursField(X, y, offset, settings, kernels)
+        evidence = self._evidence(family, kernels, rows, chosen)
         part, most = evidence, rows.settings.learn_rows
         if most is not None and most < rows.n_rows:
             state = check_random_state(0 if self.random_state is None else self.random_state)
             rng = np.random.default_rng(state.randint(2**31 - 1))
             part = evidence.sample(pick(rows.n_rows, most, rng))
-        learned = self._learned(part)
+        learned = self._learned(part, chosen)
         for _ in range(REARRANGED):
             field, kernels = learned.evidence.field, learned.evidence.kernels
             assert isinstance(field, NeighboursField)
             if field.suits(kernels):
                 break
-            more = self._learned(learned.evidence.with_field(replace(field, kernels=kernels)))
+            more = self._learned(learned.evidence.with_field(replace(field, kernels=kernels)), chosen)
             learned = replace(more, n_iter=learned.n_iter + more.n_iter)
         if part is not evidence:
             near = learned.evidence.field.kernels  # type: ignore[attr-defined]
@@ -231,13 +276,16 @@ class GGP(Predicting, Judging, BaseEstimator):
             learned = replace(learned, evidence=whole, start=None)
         return learned
 
-    def _learned(self, evidence: Evidence) -> SearchOutcome:
+    def _learned(self, evidence: Evidence, chosen: Contest | None = None) -> SearchOutcome:
         """Hyperparameters from rows in memory."""
         if self.optimizer is None or not evidence.theta.size:
             return SearchOutcome(evidence)
         seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
-        others = shorter_starts(evidence.kernels[0], evidence.theta) if self.kernel is None else []
-        return learn(evidence, self._search(np.random.default_rng(seed)), others)
+        how = self._search(np.random.default_rng(seed))
+        if chosen is None:
+            others = shorter_starts(evidence.kernels[0], evidence.theta) if self.kernel is None else []
+            return learn(evidence, how, others)
+        return replace(learn(evidence, how, rows=chosen.winner.rows), search=chosen.table)
 
     def _fit_inducing(self, X: Any, y: Any, offset: Any, weight: Array | None) -> Fit:
         if self.inducing is None:
@@ -263,16 +311,18 @@ class GGP(Predicting, Judging, BaseEstimator):
         rng = np.random.default_rng(state.randint(2**31 - 1))
         sample = settings.sample(source.n_rows, rng)
         family, classes, rows, picked, weight = prepared(self, source, y, sample)
-        kernels = self._kernels(family, picked.X, source.columns, weight)
+        some = DenseField(picked.X, picked.y, picked.offset)
+        chosen = self._chosen(family, some, source.columns, weight)
+        kernels = self._kernels(family, picked.X, source.columns, weight) if chosen is None else chosen.winner.kernels
         if Z is None:
             Z = settings.choose(picked.X, kernels, int(rng.integers(2**31 - 1)))
-        evidence = self._evidence(family, kernels, InducingField(rows, Z, settings.jitter))
+        evidence = self._evidence(family, kernels, InducingField(rows, Z, settings.jitter), chosen)
         learned = SearchOutcome(evidence)
         if self.optimizer is not None:
             learned = learn_in_samples(evidence, settings, sample, self._search(rng))
-        given = getattr(X, "offset", None) if is_streamed(X) and offset is None else offset
-        name = given if isinstance(given, str) else offset_name(given)
-        return learned.fit(source.columns, Target(source.target_names, frames.kind_of(y), classes), name)
+            learned = learned if chosen is None else replace(learned, search=chosen.table)
+        target = Target(source.target_names, frames.kind_of(y), classes)
+        return learned.fit(source.columns, target, _name_of_offset(X, offset))
 
     def _kernels(self, family: Family, X: Array, columns: Columns, weight: Array | None = None) -> list:
         """The kernels to start from; X are the rows, of some weight, that the default one takes its scale from."""
@@ -288,15 +338,17 @@ class GGP(Predicting, Judging, BaseEstimator):
             )
         return kernels
 
-    def _evidence(self, family: Family, kernels: list, field: Field) -> Evidence:
-        """The evidence to maximise."""
+    def _evidence(self, family: Family, kernels: list, field: Field, chosen: Contest | None) -> Evidence:
+        """The evidence to maximise, from where a contest ended."""
         evidence = Evidence(family, kernels, field, self._resolve_inference(family, field), self.objective)
+        if chosen is not None:
+            return chosen.winner.on(evidence)
         names = priors.names_of(kernels, family)
         evidence.priors = priors.resolve(self.priors, names, self.kernel is None, family, evidence.theta)
         return evidence
 
     def _search(self, rng: np.random.Generator) -> Search:
-        return Search(self.optimizer, self.n_restarts_optimizer, rng, self._report)
+        return Search(self.optimizer, self.n_restarts_optimizer, rng, self._report, self.journal)
 
     def _notes_on_bounds(self) -> list[str]:
         """Name hyperparameters that ended at a bound, unless that is how a part shows that it is not needed.
@@ -444,9 +496,9 @@ class GGP(Predicting, Judging, BaseEstimator):
         check_is_fitted(self)
         fit = self.fit_
         field: Any = fit.evidence.field
-        if not isinstance(field, DenseField):
+        if not isinstance(field, DenseField | NeighboursField):
             raise ValueError(
-                "update needs the exact posterior of all training rows: fit with inducing=None, neighbours=None."
+                "update needs all training rows, which inducing points do not keep: fit with inducing=None."
             )
         self._require_offset(offset)
         X, y, offset, weight = rows_to_fit(X, y, offset, sample_weight)
@@ -456,13 +508,13 @@ class GGP(Predicting, Judging, BaseEstimator):
         check_consistent_length(X, encoded)
         if weight is not None and not isinstance(likelihood, Weighted):
             likelihood, old = Weighted.join(fit.family, field.y, np.ones(field.n_rows))
-            field = DenseField(field.X, old, field.offset)
+            field = replace(field, y=old)
         if isinstance(likelihood, Weighted):
             encoded = Weighted.join(fit.family, encoded, np.ones(len(X)) if weight is None else weight)[1]
         offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
         more = as_offset(offset, len(X), fit.family.latent_dim) + fit.family.origin
         both = [np.concatenate(pair) for pair in ((field.X, X), (field.y, encoded), (field.offset, more))]
-        field = DenseField(both[0], both[1], both[2])
+        field = replace(field, X=both[0], y=both[1], offset=both[2])
         evidence = Evidence(likelihood, fit.kernels, field, fit.rule, fit.evidence.objective)
         evidence.priors = fit.evidence.priors
         updated = SearchOutcome(evidence, n_iter=fit.n_iter).fit(columns, fit.target, fit.offset)
@@ -470,6 +522,12 @@ class GGP(Predicting, Judging, BaseEstimator):
         for note in updated.notes:
             warnings.warn(note, ConvergenceWarning, stacklevel=2)
         return self
+
+
+def _name_of_offset(X: Any, offset: Any) -> str | None:
+    """Name of the offset of rows that may know it themselves."""
+    given = getattr(X, "offset", None) if is_streamed(X) and offset is None else offset
+    return given if isinstance(given, str) else offset_name(given)
 
 
 def _print_progress(what: str, run: int, calls: int, value: float) -> None:

@@ -22,6 +22,8 @@ from ggpm.fields.dense.field import DenseProcess
 from ggpm.fields.inducing.field import InducingField, InducingProcess
 from ggpm.fields.inducing.points import Inducing
 from ggpm.kernels import category_columns
+from ggpm.learning.contest import SearchTable
+from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence, WarmObjective, search, subset_start
 from ggpm.learning.search import Optimum, maximise
 from ggpm.sites.expectations import expect
@@ -55,6 +57,8 @@ class Fit:
     """Warnings of what did not go as it should, in words for the user."""
     offset: str | None = None
     """Name of the offset that the rows were fitted with ("offset" where it came without one); None: there was none."""
+    search: SearchTable | None = None
+    """Kernels that were tried; None where one was given."""
     found: Approximation | None = field(default=None, repr=False, compare=False)
     """The approximation behind the posterior, while it is at hand; never stored."""
 
@@ -111,6 +115,8 @@ class Search:
     rng: np.random.Generator
     report: Callable[[str], Report | None]
     """Function that takes the name of a search and returns what is called after every evaluation of it, or None."""
+    journal: Journal | None = None
+    """Keeps the evaluations of searches over all rows, or samples of many."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,7 @@ class SearchOutcome:
     n_iter: int = 0
     converged: bool = True
     notes: tuple[str, ...] = ()
+    search: SearchTable | None = None
 
     def fit(self, columns: Columns, target: Target, offset: str | None = None) -> Fit:
         """The fit with these hyperparameters."""
@@ -132,7 +139,8 @@ class SearchOutcome:
         notes = notes if not wide else (*notes, _too_wide(wide))
         return Fit(
             self.evidence, approximation.process.posterior(approximation), value, self.n_iter,
-            bool(approximation.converged and self.converged), columns, target, notes, offset, approximation,
+            bool(approximation.converged and self.converged), columns, target, notes, offset, self.search,
+            approximation,
         )  # fmt: skip
 
 
@@ -182,13 +190,20 @@ def _stopped_early(message: str) -> Message:
     )
 
 
-def learn(evidence: Evidence, how: Search, others: Sequence[Array] = ()) -> SearchOutcome:
-    """Hyperparameters from all rows at once; ``others`` are further thetas to begin from."""
-    start, inverse_hessian = (evidence.theta, None) if callable(how.optimizer) else subset_start(evidence, others)
+def learn(
+    evidence: Evidence, how: Search, others: Sequence[Array] = (), rows: NDArray[np.intp] | None = None
+) -> SearchOutcome:
+    """Hyperparameters from all rows at once; ``others`` are further thetas to begin from.
+
+    Where those of the evidence come from some ``rows``, they are a good start, and are only made more precise there.
+    """
+    start, inverse_hessian = evidence.theta, None
+    if not callable(how.optimizer):
+        start, inverse_hessian = subset_start(evidence, others, rows)
     objective = WarmObjective(evidence, None, inverse_hessian)
     best = search(
         objective, start, optimizer=how.optimizer, n_restarts=how.n_restarts, rng=how.rng, ftol=evidence.ftol,
-        report=how.report("leave-one-out" if evidence.objective == "loo" else "log evidence"),
+        report=how.report("leave-one-out" if evidence.objective == "loo" else "log evidence"), journal=how.journal,
     )  # fmt: skip
     notes = () if best.converged else (_stopped_early(best.message),)
     return SearchOutcome(evidence.at(best.theta), objective.start, best.n_iter, best.converged, notes)
@@ -207,7 +222,7 @@ def learn_in_samples(evidence: Evidence, settings: Inducing, sample: NDArray[np.
         objective = WarmObjective(part, start, inverse_hessian)
         best = search(
             objective, part.theta, optimizer=how.optimizer, n_restarts=restarts, rng=rng, report=how.report(what),
-            ftol=settings.ftol,
+            ftol=settings.ftol, journal=how.journal,
         )  # fmt: skip
         return best, objective.start
 
@@ -268,6 +283,6 @@ def _move_inputs(
 
     best = maximise(
         objective, np.concatenate([evidence.theta, (Z / spread).ravel()]), np.concatenate([evidence.bounds, box]),
-        optimizer=how.optimizer, report=how.report("inducing inputs"), ftol=settings.ftol,
+        optimizer=how.optimizer, report=how.report("inducing inputs"), ftol=settings.ftol, journal=how.journal,
     )  # fmt: skip
     return at(best.theta), best, warm["start"]

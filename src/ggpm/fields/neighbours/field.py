@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks, Combination, Curvature, Diagonal, Marginals
 from ggpm.fields.base import Approximation, Field, Natural
-from ggpm.fields.dense.matrices import kernel_of, latents_of
+from ggpm.fields.dense.matrices import kernel_of
 from ggpm.fields.neighbours.conditionals import Conditionals
 from ggpm.fields.neighbours.factor import NARROW
-from ggpm.fields.neighbours.layout import Layout
+from ggpm.fields.neighbours.layout import Layout, solved_iteratively
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.fields.neighbours.precision import SparsePrecision
 from ggpm.fields.neighbours.search import SMOOTH_NUGGET, is_rough, nearest
@@ -131,6 +131,11 @@ class NeighboursField(Field):
     def n_rows(self) -> int:
         return len(self.X)
 
+    def iterative(self, D: int) -> bool:
+        """Whether posteriors of D coupled latents are found without a factorisation, as far as the rows tell."""
+        line = bool(np.count_nonzero(np.ptp(self.X, axis=0) > 0) <= 1)
+        return solved_iteratively(self.settings, len(self.X), D, line)
+
     def sample(self, index: NDArray[np.intp]) -> Self:
         return type(self)(self.X[index], self.y[index], self.offset[index], self.settings, self.kernels)
 
@@ -156,6 +161,8 @@ class NeighboursProcess(RowsProcess):
     ) -> None:
         self.problem, self.layout, self.priors, self.kernels = problem, layout, priors, kernels
         self.shape = problem.shape
+        if layout.iterative(self.shape[1]):
+            return
         if np.prod(self.shape) >= CHORD_SIZE and layout.tree.bandwidth > NARROW:
             self.chord_steps = min(layout.tree.solves, CHORD_MOST)
 
@@ -202,6 +209,9 @@ class NeighboursProcess(RowsProcess):
         f = f + precision.solve(left)  # one step of refinement
         mean = f[self.layout.place]
         return NeighboursGaussian(U, precision, f, mean, lam - U.dot(mean), precision.log_det - self._prior_log_det())
+
+    def uncertainty(self, q: NeighboursGaussian) -> float:
+        return 0.5 * q.precision.log_det_error
 
     def coupled_target(self, rule: Rule, look: NeighboursLook, q: NeighboursGaussian) -> Natural | None:
         """Sites whose covariance is the natural gradient's and whose mean is a Newton step's, as on the dense field."""
@@ -258,11 +268,7 @@ class NeighboursProcess(RowsProcess):
         if rule.depends_on == "mean":  # the mode moves (GPML sec. 5.5.1)
             w = q.precision.solve(self.layout.at_points(s))
             phi = phi + slopes.u_phi(w[self.layout.place])
-        grads = []
-        for k, prior in enumerate(self.priors):
-            latents = latents_of(k, len(self.priors))
-            grads.append(prior.pullback(q.f[:, latents], w[:, latents], q.precision.entries[latents].sum(axis=0)))
-        return np.concatenate(grads), phi
+        return np.concatenate([q.precision.pullback(k, q.f, w) for k in range(len(self.priors))]), phi
 
     def posterior(self, approximation: Approximation) -> NeighboursPosterior:
         q, layout = approximation.q, self.layout
