@@ -9,6 +9,7 @@ are known (`at`); until then a kernel with names can be called on data frames on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -440,14 +441,16 @@ def _without(kernel: sk.Kernel, at: list[int], j: int) -> sk.Kernel | None:
     if isinstance(kernel, Category):
         left = [at[i] for i in _places(kernel) if at[i] != j]
         return Category(left, tuple(left)) if left else None
-    if isinstance(kernel, sk.Sum | sk.Product):
+    if isinstance(kernel, sk.Sum):
         parts = [part for part in (_without(k, at, j) for k in (kernel.k1, kernel.k2)) if part is not None]
-        if isinstance(kernel, sk.Sum):
-            return sk.Sum(*parts) if len(parts) == 2 else next(iter(parts), None)
-        lost = any(j in columns for leaf, columns in leaves(kernel, at) if looks(leaf))
-        if lost and all(not looks(leaf) for part in parts for leaf, _ in leaves(part, at)):
+        return sk.Sum(*parts) if len(parts) == 2 else next(iter(parts), None)
+    if isinstance(kernel, sk.Product):
+        factors = [_without(k, at, j) for k in _factors(kernel)]
+        left_over = [factor for factor in factors if factor is not None]
+        seeing = any(looks(leaf) for factor in left_over for leaf, _ in leaves(factor, range(1 + max([j, *at]))))
+        if len(left_over) < len(factors) and not seeing:
             return None  # a variance times nothing
-        return sk.Product(*parts) if len(parts) == 2 else next(iter(parts), None)
+        return reduce(sk.Product, left_over)
     if isinstance(kernel, sk.Exponentiation):
         inner = _without(kernel.kernel, at, j)
         return None if inner is None else sk.Exponentiation(inner, kernel.exponent)
@@ -460,6 +463,10 @@ def _without(kernel: sk.Kernel, at: list[int], j: int) -> sk.Kernel | None:
     if not left or isinstance(kernel, Sphere | Cyclic | sk.ExpSineSquared):
         return None
     return On(_narrowed(kernel, keep), left, tuple(left))
+
+
+def _factors(kernel: sk.Kernel) -> list[sk.Kernel]:
+    return [*_factors(kernel.k1), *_factors(kernel.k2)] if isinstance(kernel, sk.Product) else [kernel]
 
 
 def _places(kernel: On | Category) -> list[int]:
