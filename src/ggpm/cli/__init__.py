@@ -1,4 +1,4 @@
-"""The ``ggpm`` command: fit, predict, evaluate, compare, plot and report from files (extra: ``pip install ggpm[cli]``).
+"""The ``ggpm`` command: fit, predict, evaluate, compare and plot from files (extra: ``pip install ggpm[cli]``).
 
 Exit codes: 0 success; 1 the data or the model are not as they should be (the message says what); 2 wrong usage;
 3 the fit did not converge (the model is written all the same); 130 stopped by the user (the best so far is written).

@@ -1,10 +1,9 @@
-"""``ggpm report``: a page about a model and rows that it has not seen, to hand on."""
+"""``ggpm report``: one HTML page about a model and how it does on rows that it has not seen."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path
 
 import click
 
@@ -18,27 +17,24 @@ from ggpm.data.text import Message
 @DATA
 @click.option(
     "--out", required=True, type=click.Path(dir_okay=False), callback=writable(".html", ".htm"),
-    help="The page; a file of the same name that ends in .json has its numbers.",
+    help="The page; its numbers go into a file beside it that ends in .json.",
 )  # fmt: skip
 @click.option("--target", help="Target column(s); by default those of the fit.")
-@click.option("--level", default=0.9, show_default=True, type=LEVEL, help="Probability of intervals, arcs and regions.")
-@click.option("--title", help="Heading of the page.")
+@click.option("--level", default=0.9, show_default=True, type=LEVEL, help="Probability of intervals, arcs and sets.")
 @OFFSET
+@click.option("--title", help="Heading of the page.")
 @JSON
 def report(
-    model: str, data: str, out: str, target: str | None, level: float, title: str | None, offset: str | None,
+    model: str, data: str, out: str, target: str | None, level: float, offset: str | None, title: str | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """One self-contained HTML file about a model and how it does on DATA, which it has not seen.
-
-    ggpm report model.ggpm held_out.csv --out report.html
-    """
+    """A page about MODEL and how it does on DATA, rows that were not fitted."""
     from ggpm.reporting import report as write
 
     fitted, table, X = load_with(model, data, target=target)
     names, y = outputs_of(fitted, table, target, data)
     extra = offset_of(fitted, table, offset, data)
-    command = shlex.join(["ggpm", *sys.argv[1:]]) if Path(sys.argv[0]).stem == "ggpm" else None
+    command = shlex.join(["ggpm", *sys.argv[1:]])
     with warnings_told(), Waiting(f"reporting on {len(X)} rows"):
         try:
             page = write(fitted, X, y, out, offset=extra, level=level, title=title, command=command)
