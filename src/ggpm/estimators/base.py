@@ -242,6 +242,7 @@ class GGP(Predicting, Judging, BaseEstimator):
 
     def _chosen(self, family: Family, rows: DenseField, columns: Columns, weight: Array | None) -> Contest | None:
         """Kernels and where their search starts, chosen from rows of some weight; None where that is not asked for."""
+        check_spreads(rows.X, columns.called)
         if self.kernel is not None or self.optimizer != "fmin_l_bfgs_b":
             return None
         state = check_random_state(0 if self.random_state is None else self.random_state)
@@ -327,7 +328,6 @@ class GGP(Predicting, Judging, BaseEstimator):
 
     def _kernels(self, family: Family, X: Array, columns: Columns, weight: Array | None = None) -> list:
         """The kernels to start from; X are the rows, of some weight, that the default one takes its scale from."""
-        check_spreads(X, columns.called)
         kernels = resolve_kernel(self.kernel, family.latent_dim, X, columns, weight, family.latent_variance)
         unused = [columns.called(int(j)) for j in np.flatnonzero(~used_columns(kernels, columns.count))]
         if unused and len(unused) < columns.count:  # a kernel that looks at nothing at all is meant so
