@@ -22,11 +22,20 @@ POINTS = 4096  # values of the latent whose means are ranked: 0.3 % of a level o
 
 def mean_interval(p: Predictive, level: float) -> Array:
     """Quantiles of the mean of y given the latent, over the latent; of angles about the mean direction."""
-    points = _latent_points(p.latent_mean.shape[1])
+    # every part of a mixture has its share of the points
+    shared = [(part, _latent_points(part.latent_mean.shape[1], round(w * POINTS))) for w, part in p.components]
+    shared = [(part, points) for part, points in shared if len(points)]
     tails, parts = ((1 - level) / 2, (1 + level) / 2), []
-    for rows in batches(len(p), points.size):
+    for rows in batches(len(p), POINTS * p.latent_mean.shape[1]):
         trials = None if p.trials is None else p.trials[rows]
-        mean = p.family.point(p.family.moment(place(p.latent_mean[rows], p.cholesky()[rows], points), trials))
+        mean = np.concatenate(
+            [
+                part.family.point(
+                    part.family.moment(place(part.latent_mean[rows], part.cholesky()[rows], points), trials)
+                )
+                for part, points in shared
+            ]
+        )
         if p.family.kind != "angles":
             parts.append(np.moveaxis(np.quantile(mean, tails, axis=0, method="hazen"), 0, -1))
             continue
@@ -37,13 +46,13 @@ def mean_interval(p: Predictive, level: float) -> Array:
     return np.concatenate(parts)
 
 
-def _latent_points(D: int) -> Array:
-    """Standard normal points that fill the space evenly, (POINTS, D): the same every time."""
+def _latent_points(D: int, count: int) -> Array:
+    """Standard normal points that fill the space evenly, (count, D): the same every time."""
     if D == 1:
-        return ndtri((np.arange(POINTS) + 0.5) / POINTS)[:, None]
+        return ndtri((np.arange(count) + 0.5) / max(count, 1))[:, None]
     from scipy.stats import qmc
 
-    return ndtri(np.clip(qmc.Sobol(D, seed=0).random(POINTS), 1e-12, 1 - 1e-12))
+    return ndtri(np.clip(qmc.Sobol(D, seed=0).random(POINTS)[:count], 1e-12, 1 - 1e-12))
 
 
 def probability(p: Predictive, low: Any, high: Any) -> Array:
