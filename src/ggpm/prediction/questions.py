@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ggpm.data.checks import check_level
 from ggpm.data.rows import batches
+from ggpm.families.base import Family
 from ggpm.families.special.adaptive import place
-from ggpm.prediction.kinds import Angles
+from ggpm.prediction.kinds import Angles, at_atoms
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
@@ -20,22 +24,46 @@ Array = NDArray[np.float64]
 POINTS = 4096  # values of the latent whose means are ranked: 0.3 % of a level of 0.9 with Sobol points, less for D = 1
 
 
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of the family as a function of the inputs: what is known of it at the rows of a prediction."""
+
+    predictive: Predictive
+    name: str
+
+    def mean(self) -> Array:
+        """Posterior mean, (m,)."""
+
+        def of(part: Predictive) -> Array:
+            return part._expect(lambda eta, rows: part.family.parameter(self.name, eta))
+
+        return np.sum([w * of(part) for w, part in self.predictive.components], axis=0)
+
+    def median(self) -> Array:
+        """Posterior median, (m,)."""
+        return self._quantiles((0.5,))[..., 0]
+
+    def interval(self, level: float = 0.9) -> Array:
+        """Central credible interval, (m, 2)."""
+        check_level(level, "level")
+        return self._quantiles(((1 - level) / 2, (1 + level) / 2))
+
+    mean_interval = interval
+
+    def _quantiles(self, levels: tuple[float, ...]) -> Array:
+        p, parts = self.predictive, []
+        for rows in batches(len(p), POINTS * p.latent_mean.shape[1]):
+            value = _over_the_latent(p, rows, lambda family, eta: family.parameter(self.name, eta))
+            parts.append(np.moveaxis(np.quantile(value, levels, axis=0, method="hazen"), 0, -1))
+        return np.concatenate(parts)
+
+
 def mean_interval(p: Predictive, level: float) -> Array:
     """Quantiles of the mean of y given the latent, over the latent; of angles about the mean direction."""
-    # every part of a mixture has its share of the points
-    shared = [(part, _latent_points(part.latent_mean.shape[1], round(w * POINTS))) for w, part in p.components]
-    shared = [(part, points) for part, points in shared if len(points)]
     tails, parts = ((1 - level) / 2, (1 + level) / 2), []
     for rows in batches(len(p), POINTS * p.latent_mean.shape[1]):
         trials = None if p.trials is None else p.trials[rows]
-        mean = np.concatenate(
-            [
-                part.family.point(
-                    part.family.moment(place(part.latent_mean[rows], part.cholesky()[rows], points), trials)
-                )
-                for part, points in shared
-            ]
-        )
+        mean = _over_the_latent(p, rows, lambda family, eta: family.point(family.moment(eta, trials)))  # noqa: B023
         if p.family.kind != "angles":
             parts.append(np.moveaxis(np.quantile(mean, tails, axis=0, method="hazen"), 0, -1))
             continue
@@ -44,6 +72,18 @@ def mean_interval(p: Predictive, level: float) -> Array:
         turn = np.mod(mean - centre + circle.period / 2, circle.period) - circle.period / 2
         parts.append(circle.wrap(centre[:, None] + np.quantile(turn, tails, axis=0, method="hazen").T))
     return np.concatenate(parts)
+
+
+def _over_the_latent(p: Predictive, rows: Any, function: Callable[[Family, Array], Array]) -> Array:
+    """Values of a function of the latent at evenly spread points, (S, rows, ...): a part of a mixture has its share."""
+    counts = [(part, round(w * POINTS)) for w, part in p.components]
+    return np.concatenate(
+        [
+            function(part.family, place(part.latent_mean[rows], part.cholesky()[rows], _latent_points(D, count)))
+            for part, count in counts
+            if count and (D := part.latent_mean.shape[1])
+        ]
+    )
 
 
 def _latent_points(D: int, count: int) -> Array:
@@ -73,7 +113,8 @@ def probability(p: Predictive, low: Any, high: Any) -> Array:
     if np.any(low > high):
         raise ValueError("low must not lie above high.")
     below = np.ceil(low) - 1.0 if p.family.support.integer else low
-    return _cdf(p, np.floor(high) if p.family.support.integer else high) - _cdf(p, below)
+    upto = _cdf(p, np.floor(high) if p.family.support.integer else high)
+    return upto - _cdf(p, below) + at_atoms(p, np.broadcast_to(low, (len(p),)))
 
 
 def _cdf(p: Predictive, bound: Array) -> Array:
@@ -81,7 +122,8 @@ def _cdf(p: Predictive, bound: Array) -> Array:
     bound = np.broadcast_to(bound, (len(p),))
     support: Any = p.family.support
     out = np.where(bound >= support.high, 1.0, 0.0)
-    inside = (bound < support.high) & ((bound >= support.low) if support.integer else (bound > support.low))
+    closed = support.integer or support.low in support.atoms
+    inside = (bound < support.high) & ((bound >= support.low) if closed else (bound > support.low))
     if inside.any():
         some = p.rows(inside)
         out[inside] = np.reshape(some.cdf(bound[inside]), inside.sum())

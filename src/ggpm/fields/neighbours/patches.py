@@ -39,9 +39,9 @@ class Patches:
 def patches(space: Array, core: int = CORE, size: int = PATCH) -> Patches:
     """Patches of points by their coordinates.
 
-    >>> found = patches(np.arange(6.0)[:, None], 2, 4)
+    >>> found = patches(np.arange(4.0)[:, None], 2, 3)
     >>> [points.tolist() for points in found.members], found.of.tolist()
-    ([[2, 3, 0, 1], [1, 4, 2, 3], [2, 3, 4, 5]], [0, 0, 1, 1, 2, 2])
+    ([[2, 0, 1], [1, 2, 3]], [0, 0, 1, 1])
     """
     N = len(space)
     cores = _cells(space, core)
@@ -49,7 +49,7 @@ def patches(space: Array, core: int = CORE, size: int = PATCH) -> Patches:
     for number, inside in enumerate(cores):
         of[inside] = number
         low, high = space[inside].min(axis=0), space[inside].max(axis=0)
-        near = np.sort(tree.query((low + high) / 2, min(2 * size, N))[1].reshape(-1))
+        near = np.sort(np.ravel(tree.query((low + high) / 2, min(2 * size, N))[1]))
         near = near[~np.isin(near, inside)]
         outside = np.maximum(np.maximum(low - space[near], space[near] - high), 0.0)
         nearest = np.argsort(np.sum(outside**2, axis=1), kind="stable")[: max(size - len(inside), 0)]
