@@ -32,6 +32,7 @@ from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit
 from ggpm.estimators.judging import Judging
 from ggpm.estimators.predicting import Predicting
 from ggpm.families.base import Family
+from ggpm.families.partial import Partial, partly_missing
 from ggpm.families.weighted import Weighted
 from ggpm.fields.advice import advise
 from ggpm.fields.base import Field
@@ -536,13 +537,9 @@ class GGP(Predicting, Judging, BaseEstimator):
         X, y, offset, weight = rows_to_fit(X, y, offset, sample_weight)
         columns = fit.columns.extended(X)
         X, _ = inputs_of(self, X, columns)
-        encoded, likelihood = fit.family.encode(self.codes(y)), fit.evidence.family
+        likelihood, old, encoded = _joined(fit.evidence.family, field.y, self.codes(y), weight)
         check_consistent_length(X, encoded)
-        if weight is not None and not isinstance(likelihood, Weighted):
-            likelihood, old = Weighted.join(fit.family, field.y, np.ones(field.n_rows))
-            field = replace(field, y=old)
-        if isinstance(likelihood, Weighted):
-            encoded = Weighted.join(fit.family, encoded, np.ones(len(X)) if weight is None else weight)[1]
+        field = replace(field, y=old)
         offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
         more = as_offset(offset, len(X), fit.family.latent_dim) + fit.family.origin
         both = [np.concatenate(pair) for pair in ((field.X, X), (field.y, encoded), (field.offset, more))]
@@ -560,6 +557,21 @@ def _name_of_offset(X: Any, offset: Any) -> str | None:
     """Name of the offset of rows that may know it themselves."""
     given = getattr(X, "offset", None) if is_streamed(X) and offset is None else offset
     return given if isinstance(given, str) else offset_name(given)
+
+
+def _joined(family: Family, old: Array, y: Any, weight: Array | None) -> tuple[Family, Array, Array]:
+    """The family of old and new rows together, with weights and missing parts where either has them, and their y."""
+    weights, inner = np.ones(len(old)), family
+    if isinstance(family, Weighted):
+        inner, (old, weights) = family.base, family.split(old)
+    if partly_missing(y).any() and not isinstance(inner, Partial):
+        inner = Partial.around(inner, y)
+        old = np.concatenate([old, np.ones_like(old)], axis=1)  # of them nothing is missing
+    encoded = inner.encode(y)
+    if not isinstance(family, Weighted) and weight is None:
+        return inner, old, encoded
+    joined, new = Weighted.join(inner, encoded, np.ones(len(encoded)) if weight is None else weight)
+    return joined, Weighted.join(inner, old, weights)[1], new
 
 
 def _print_progress(what: str, run: int, calls: int, value: float) -> None:
