@@ -251,6 +251,7 @@ class GGP(Predicting, Judging, BaseEstimator):
 
     def _chosen(self, family: Family, rows: DenseField, columns: Columns, weight: Array | None) -> Contest | None:
         """Kernels and where their search starts, chosen from rows of some weight; None where that is not asked for."""
+        check_spreads(rows.X, columns.called)
         if self.kernel is not None or self.optimizer != "fmin_l_bfgs_b":
             return None
         state = check_random_state(0 if self.random_state is None else self.random_state)
@@ -343,7 +344,6 @@ class GGP(Predicting, Judging, BaseEstimator):
 
     def _kernels(self, family: Family, X: Array, columns: Columns, weight: Array | None = None) -> list:
         """The kernels to start from; X are the rows, of some weight, that the default one takes its scale from."""
-        check_spreads(X, columns.called)
         kernels = resolve_kernel(self.kernel, family.latent_dim, X, columns, weight, family.latent_variance)
         unused = [columns.called(int(j)) for j in np.flatnonzero(~used_columns(kernels, columns.count))]
         if unused and len(unused) < columns.count:  # a kernel that looks at nothing at all is meant so
@@ -372,7 +372,8 @@ class GGP(Predicting, Judging, BaseEstimator):
 
         Variances and a family's phi go to the lower ends of their default bounds (or lower ones) in many ordinary
         fits: there is no intercept, no overdispersion, no noise to speak of. One of several length scales goes to the
-        upper end when its feature does not matter.
+        upper end when its feature does not matter, that of the default kernel of one of several parameters when the
+        parameter does not vary. Student's phi goes there when there are no outliers.
         """
         evidence, family = self.fit_.evidence, self.fit_.family
         own = signature(type(family)).parameters.get("phi_bounds")
@@ -382,6 +383,8 @@ class GGP(Predicting, Judging, BaseEstimator):
         names = priors.names_of(evidence.kernels, evidence.family)
         for name, value, (low, high) in zip(names, evidence.theta, evidence.bounds):
             useless = name.endswith("length_scale") and names.count(name) > 1 and np.exp(high) > 0.99e5
+            useless |= name.endswith("length_scale") and self.kernel is None and len(evidence.kernels) > 1
+            useless |= name == "phi" and default_phi and family.phi_has_limit
             variance = name.endswith(("constant_value", "noise_level", "phi")) and np.exp(low) < 1.01e-5
             variance |= self.kernel is None and name.endswith(("constant_value", "noise_level"))
             unneeded = variance or (name == "phi" and default_phi)
