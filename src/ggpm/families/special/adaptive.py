@@ -173,7 +173,7 @@ def expectation(
     def allowed(value: Array) -> Array:
         return atol + rtol * np.abs(value)
 
-    spread = root.reshape(len(root), -1).any(axis=1)
+    spread = np.asarray(root.reshape(len(root), -1).any(axis=1))
     value, error, _ = climb(evaluate, first_levels(root), D, allowed, spread)
     return value, error
 
