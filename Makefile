@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-all lint format bench bench-previous bench-variational bench-special bench-neighbours bench-predictions bench-promises forecasts clean
+.PHONY: demo test test-all test-dist test-oldest fuzz lint format bench bench-previous bench-variational bench-special bench-neighbours bench-predictions bench-promises forecasts clean
 
 $(VENV)/made:
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +38,10 @@ test: lint
 
 test-all: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests --doctest-modules src/ggpm -m ""
+
+# broken model files, tables and kernel texts: documented errors only; the tests take a few thousand of them
+fuzz: $(VENV)/ready
+	$(BIN)/python tests/fuzzing.py --inputs 100000
 
 format: $(VENV)/ready
 	$(BIN)/ruff check --fix src tests examples benchmarks
