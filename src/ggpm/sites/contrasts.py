@@ -2,8 +2,7 @@
 
 A softmax does not change when a constant is added to all D latents of a row. With A the contrasts with the last latent,
 ``(A eta)_j = eta_j - eta_D``, log p is a function of A eta ~ N(A m, A V A^T), and the derivatives follow by the chain
-rule: u = A^T u', U = A^T U' A. Beside the nodes that this saves, U is exactly singular along the constant, which under a
-narrow posterior differences of large numbers would not be.
+rule: u = A^T u', U = A^T U' A. This saves nodes, and U is singular along the constant to the last digit.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Contrasts:
 
 
 def contrasted(problem: Problem, mean: Array, R: Array) -> tuple[Any, Array, Array]:
-    """Problem, means (n, D - 1) and Cholesky factors of the contrasts, for R (n, D, D) or standard deviations (n, D)."""
+    """Problem, means (n, D - 1) and Cholesky factors of the contrasts, for R as in `expect`."""
     n, D = mean.shape
     A = contrasts(D)
     half = A @ R if R.ndim == 3 else A * R[:, None, :]
