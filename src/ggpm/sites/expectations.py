@@ -19,16 +19,18 @@ the Hermite series of g.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm.families.base import Family
+from ggpm.families.contrasts import Contrasts, contrasts
 from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals, RankOne
 from ggpm.families.special.adaptive import PRODUCT_MOST, Levels, Rows, expectation, first_levels, groups, raised
 from ggpm.families.special.adaptive import place as place_nodes
 from ggpm.kernels.linalg import product
 from ggpm.sites.base import Problem
-from ggpm.sites.contrasts import contrasted, contrasts
 
 Array = NDArray[np.float64]
 
@@ -72,7 +74,7 @@ def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
         return closed
     if not problem.family.shift_invariant:
         return _by_nodes(problem, mean, R, accuracy)
-    found, A = _by_nodes(*contrasted(problem, mean, R), accuracy), contrasts(mean.shape[1])
+    found, A = _by_nodes(*_contrasted(problem, mean, R), accuracy), contrasts(mean.shape[1])
     U = Blocks(A.T @ found.U.dense() @ A)
     return Expected(found.value, found.u @ A, U if R.ndim == 3 else U.diagonal(), U.values, found.levels)
 
@@ -144,7 +146,7 @@ def expect_phi(problem: Problem, mean: Array, R: Array, levels: Levels | None) -
     if levels is None:
         return expectation(slope, mean + problem.offset, R, rtol=CLOSED_RTOL, atol=CLOSED_RTOL)[0]
     if problem.family.shift_invariant:
-        problem, mean, R = contrasted(problem, mean, R)
+        problem, mean, R = _contrasted(problem, mean, R)
     out = np.empty((n, p))
     for rows, x, weights in groups(levels, mean.shape[1], width=p):
         out[rows] = _weighted(weights, slope(place(problem, mean, R, x, rows), rows))
@@ -167,7 +169,7 @@ class SiteMap:
         if self.closed is not None:
             return
         if getattr(problem.family, "shift_invariant", False):
-            self.contrasts = SiteMap(*contrasted(problem, mean, R), levels)
+            self.contrasts = SiteMap(*_contrasted(problem, mean, R), levels)
             return
         n, D = mean.shape
         # a closed form of E[log p] alone: exact to what the finest rules are
@@ -241,6 +243,15 @@ class SiteMap:
         Q_bar = 2.0 * np.tril(P_bar, -1) + P_bar * np.eye(R.shape[-1])
         R_bar = -C.swapaxes(1, 2) @ C_bar @ C.swapaxes(1, 2) + M @ Q_bar.swapaxes(1, 2)
         return np.tril(R @ Q_bar), R_bar
+
+
+def _contrasted(problem: Problem, mean: Array, R: Array) -> tuple[Problem, Array, Array]:
+    """Problem, means (n, D - 1) and Cholesky factors of the contrasts, for R as in `expect`."""
+    A, family = contrasts(mean.shape[1]), cast(Family, Contrasts(problem.family))
+    half = A @ R if R.ndim == 3 else A * R[:, None, :]
+    centre = (mean + problem.offset) @ A.T
+    root = np.asarray(np.linalg.cholesky(half @ half.swapaxes(1, 2)), dtype=np.float64)
+    return Problem(family, problem.y, np.zeros_like(centre)), centre, root
 
 
 def _contrasted_cotangents(a: Array, B: Array) -> tuple[Array, Array]:

@@ -7,14 +7,11 @@ rule: u = A^T u', U = A^T U' A. This saves nodes, and U is singular along the co
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks
-from ggpm.sites.base import Problem
 
 Array = NDArray[np.float64]
 
@@ -52,16 +49,6 @@ class Contrasts:
 
     def u_phi(self, eta: Array, y: Array) -> Array:
         return self.family.u_phi(self.whole(eta), y)[..., :-1, :]
-
-
-def contrasted(problem: Problem, mean: Array, R: Array) -> tuple[Any, Array, Array]:
-    """Problem, means (n, D - 1) and Cholesky factors of the contrasts, for R as in `expect`."""
-    n, D = mean.shape
-    A = contrasts(D)
-    half = A @ R if R.ndim == 3 else A * R[:, None, :]
-    root = np.asarray(np.linalg.cholesky(half @ half.swapaxes(1, 2)), dtype=np.float64)
-    family: Any = Contrasts(problem.family)
-    return Problem(family, problem.y, np.zeros((n, D - 1))), (mean + problem.offset) @ A.T, root
 
 
 def contrasts(D: int) -> Array:
