@@ -70,10 +70,8 @@ def root(V: Marginals, factorised: bool) -> Array:
 def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
     """Expected log-likelihood of every row under N(mean, R R^T); not-a-number becomes -inf."""
     closed = _closed_form(problem, mean, R)
-    if closed is not None:
-        return closed
-    if not problem.family.shift_invariant:
-        return _by_nodes(problem, mean, R, accuracy)
+    if closed is not None or not problem.family.shift_invariant:
+        return _by_nodes(problem, mean, R, accuracy) if closed is None else closed
     found, A = _by_nodes(*_contrasted(problem, mean, R), accuracy), contrasts(mean.shape[1])
     U = Blocks(A.T @ found.U.dense() @ A)
     return Expected(found.value, found.u @ A, U if R.ndim == 3 else U.diagonal(), U.values, found.levels)
@@ -199,8 +197,7 @@ class SiteMap:
             )
         R, D = self.R, a.shape[1]
         if self.contrasts is not None:
-            m_bar, V_bar = self.contrasts.pullback(*_contrasted_cotangents(a, B))
-            A = contrasts(D)
+            (m_bar, V_bar), A = self.contrasts.pullback(*_contrasted_cotangents(a, B)), contrasts(D)
             whole = A.T @ V_bar @ A
             return m_bar @ A, whole if R.ndim == 3 else np.einsum("njj->nj", whole)
         if self.second is not None:
@@ -249,15 +246,14 @@ def _contrasted(problem: Problem, mean: Array, R: Array) -> tuple[Problem, Array
     """Problem, means (n, D - 1) and Cholesky factors of the contrasts, for R as in `expect`."""
     A, family = contrasts(mean.shape[1]), cast(Family, Contrasts(problem.family))
     half = A @ R if R.ndim == 3 else A * R[:, None, :]
-    centre = (mean + problem.offset) @ A.T
-    root = np.asarray(np.linalg.cholesky(half @ half.swapaxes(1, 2)), dtype=np.float64)
-    return Problem(family, problem.y, np.zeros_like(centre)), centre, root
+    centre, V = (mean + problem.offset) @ A.T, Blocks(half @ half.swapaxes(1, 2))
+    return Problem(family, problem.y, np.zeros_like(centre)), centre, root(V, factorised=False)
 
 
 def _contrasted_cotangents(a: Array, B: Array) -> tuple[Array, Array]:
     """Cotangents of E[u'] and E[U'] from those of E[u] = A^T u' and E[U] = A^T U' A, or of its diagonal."""
-    A = contrasts(a.shape[1])
-    return a @ A.T, A @ (B if B.ndim == 3 else Diagonal(B).dense()) @ A.T
+    A, B = contrasts(a.shape[1]), B if B.ndim == 3 else Diagonal(B).dense()
+    return a @ A.T, A @ B @ A.T
 
 
 def second_moments(U: Curvature, nodes: Array, weights: Array) -> Array:
@@ -333,8 +329,8 @@ def _closed_form(problem: Problem, mean: Array, R: Array) -> Expected | None:
 
 def _factorised_hook(problem: Problem, R: Array):
     """A family's expectation over independent latents that its likelihood couples, or None."""
-    f = problem.family
-    return f.expected_log_prob_factorised if R.ndim == 2 and f.has("expected_log_prob_factorised") else None
+    has = R.ndim == 2 and problem.family.has("expected_log_prob_factorised")
+    return problem.family.expected_log_prob_factorised if has else None
 
 
 def _finite(value: Array) -> Array:
