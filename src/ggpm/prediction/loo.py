@@ -27,7 +27,7 @@ from ggpm.fields.base import Approximation
 from ggpm.fields.dense import JointMatrix, KernelMatrices
 from ggpm.fields.dense.field import DenseProcess
 from ggpm.fields.inducing.field import InducingField, InducingProcess
-from ggpm.learning.cavities import cavities, log_densities
+from ggpm.learning.cavities import log_densities
 from ggpm.learning.engine import find
 from ggpm.learning.objective import Evidence
 from ggpm.sites import Problem, Rule
@@ -182,11 +182,7 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
         return LeaveOneOut(values, kept, within=within, observed=family.decode(y), family=family)
     p = a.process.problem
     family, y = unweighted(p.family, p.y)
-    if family is p.family:
-        values = log_densities(a)
-    else:  # the site that is left out counts w times, the density once: they do not cancel in the integral
-        mean, cov = cavities(a)
-        values = log_expected_prob(family, mean + p.offset, cov, y)
+    values = log_densities(a)
     responded = np.zeros(p.shape[0], dtype=bool)
     within = log_expected_prob(family, a.q.mean + p.offset, a.q.marginals.dense(), y)
     counts = _default_neighbours(a) if neighbours is None else (neighbours,)
