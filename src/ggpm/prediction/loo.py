@@ -13,11 +13,13 @@ Hyperparameters are those of all rows throughout.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from ggpm.data.checks import as_array, check_whole
 from ggpm.families.base import Family
@@ -199,6 +201,24 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
             if moving.size == 0 or count >= len(values) - 1:
                 break
     return LeaveOneOut(values, responded, within=within, observed=family.decode(y), family=family)
+
+
+def mixed_loo(weights: Array, found: Sequence[LeaveOneOut]) -> LeaveOneOut:
+    """Densities under an average of models: the logarithm of the weighted mean of theirs, row by row.
+
+    >>> one, two = LeaveOneOut(np.log([0.5])), LeaveOneOut(np.log([0.1]))
+    >>> np.exp(mixed_loo([0.5, 0.5], [one, two]).pointwise).round(3)
+    array([0.3])
+    """
+    if len(found) == 1:
+        return found[0]
+
+    def mixed(parts: Sequence[Array]) -> Array:
+        return np.asarray(logsumexp(np.log(weights)[:, None] + np.stack(parts), axis=0))
+
+    within = [loo.within for loo in found]
+    known = None if any(part is None for part in within) else mixed(within)  # type: ignore[arg-type]
+    return replace(found[0], pointwise=mixed([loo.pointwise for loo in found]), within=known)
 
 
 def leave_groups_out(evidence: Evidence, groups: Any, folds: int = 10) -> LeaveOneOut:
