@@ -2,7 +2,7 @@
 
     python benchmarks/defaults.py [rows ...]
 
-Eight columns, of which two matter; the winning kernel is fitted with the same inference, from length scales and variances of
+Eight columns, of which two matter; the winning kernel is fitted with the same inference, from hyperparameters of
 one. At most 6 is the aim. One thread: set OMP_NUM_THREADS=1.
 """
 
