@@ -102,6 +102,8 @@ class Family(BaseEstimator, ABC):
     """True if an observation is counts out of a known number of trials, which predictions then take as ``trials``."""
     finite: ClassVar[bool] = False
     """True if y is a class: it takes finitely many values, and `moment` gives their probabilities."""
+    shift_invariant: ClassVar[bool] = False
+    """Whether log p is the same when a constant is added to all latents of a row."""
     expansion_ridge: ClassVar[float] = 1.0
     """Precision of the Gaussian about zero that keeps the default `expansion` finite."""
     log_unit: float = 0.0
@@ -114,6 +116,8 @@ class Family(BaseEstimator, ABC):
     """True if `resolve` made phi_bounds from the default ones and the scale of the data."""
     phi: Any = None
     phi_bounds: Bounds = "fixed"
+    phi_has_limit: ClassVar[bool] = False
+    """True if a phi at the upper end of its default bounds is a simpler family, not an optimum that was cut off."""
     parameters: ClassVar[tuple[str, ...]] = ("mean",)
     """Names of the parameters that vary with the inputs, for `parameter`."""
 
