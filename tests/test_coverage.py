@@ -16,9 +16,9 @@ from ggpm.families.support import Simplex
 
 REPLICATIONS, N_TRAIN, N_TEST = 20, 60, 60
 CONTINUOUS = [
-    "gaussian", "multivariate_gaussian", "gamma", "inverse_gaussian", "beta", "von_mises", "von_mises_fisher",
-    "dirichlet", "logistic_normal", "wishart", "gaussian_mean_scale", "student_t", "gamma_mean_shape",
-    "beta_mean_precision", "von_mises_direction_concentration",
+    "gaussian", "multivariate_gaussian", "gamma", "inverse_gaussian", "log_normal", "weibull", "beta", "von_mises",
+    "von_mises_fisher", "dirichlet", "logistic_normal", "wishart", "gaussian_mean_scale", "student_t",
+    "gamma_mean_shape", "beta_mean_precision", "von_mises_direction_concentration",
 ]  # fmt: skip
 DISCRETE = [
     "bernoulli", "binomial", "beta_binomial", "poisson", "negative_binomial", "categorical", "multinomial",

@@ -10,11 +10,13 @@ with the z and W of the whole, so that the means add up. Draws over many rows fo
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.rows import batches
@@ -22,10 +24,11 @@ from ggpm.fields.dense import DensePosterior, KernelMatrices
 from ggpm.fields.dense.matrices import kernel_of
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
-from ggpm.kernels import Category, On, Scaled, evaluate, summands
+from ggpm.kernels import Category, On, Scaled, evaluate, summands, used_columns
 from ggpm.kernels.linalg import solve_lower
+from ggpm.prediction.paths import prior_draws, root_of
 
-__all__ = ["joint_covariance", "joint_draws", "root_of", "term_names", "terms"]
+__all__ = ["joint_covariance", "joint_draws", "root_of", "term_columns", "term_names", "term_shares", "terms", "varied"]
 
 Array = NDArray[np.float64]
 
@@ -98,6 +101,75 @@ def _neighbours_term(p: NeighboursPosterior, parts: list[sk.Kernel], X: Array) -
                 right[:, j] = column
                 var[rows.start + i, j] += column @ precision.solve(right)[:, j]
     return mean, var
+
+
+def varied(posterior: Any, name: str) -> Any:
+    """The posterior for rows of twice as many columns: this term sees the first half, all others the second.
+
+    So one term can move while the others stay where they are, with the covariances between them.
+    """
+    if not isinstance(posterior, DensePosterior | InducingPosterior):
+        raise ValueError(f"single terms are moved in dense and inducing posteriors; got {type(posterior).__name__}.")
+    count = posterior.inputs.shape[1]
+    first, second = list(range(count)), list(range(count, 2 * count))
+    kernels = [
+        reduce(add, [On(part, first if told == name else second) for told, part in zip(term_names(k), summands(k))])
+        for k in posterior.kernels
+    ]
+    twice = np.hstack([posterior.inputs, posterior.inputs])
+    if isinstance(posterior, InducingPosterior):
+        return replace(posterior, kernels=kernels, Z=twice)
+    return DensePosterior(kernels, twice, posterior.z, posterior.U, posterior.solution)
+
+
+def term_columns(posterior: Any) -> dict[str, NDArray[np.bool_]]:
+    """Terms that vary over rows, with masks of the columns that they look at."""
+    count = posterior.inputs.shape[1]
+    found: dict[str, NDArray[np.bool_]] = {}
+    for kernel in posterior.kernels:
+        for name, part in zip(term_names(kernel), summands(kernel)):
+            found[name] = found.get(name, np.zeros(count, dtype=bool)) | used_columns([part], count)
+    return {name: mask for name, mask in found.items() if mask.any()}
+
+
+def term_means(posterior: Any, X: Array) -> dict[str, Array]:
+    """Means of the terms alone, (m, D) each: they cost no solve for every row."""
+    many = len(posterior.kernels)
+    if isinstance(posterior, InducingPosterior):
+        known, L = posterior.Z, posterior.L
+        z = np.stack(
+            [solve_lower(L[kernel_of(j, many)], v, transposed=True) for j, v in enumerate(posterior.v)], axis=1
+        )
+    elif isinstance(posterior, NeighboursPosterior):
+        known, priors = posterior.X, posterior.precision.priors
+        columns = enumerate(posterior.f.T)
+        z = np.stack([priors[kernel_of(j, len(priors))].dot(f) for j, f in columns], axis=1)
+    else:
+        known, z = posterior.X, posterior.z
+    D = z.shape[1]
+    found: dict[str, Array] = {}
+    for j in range(D):
+        kernel = posterior.kernels[kernel_of(j, many)]
+        for name, part in zip(term_names(kernel), summands(kernel)):
+            mean = found.setdefault(name, np.zeros((len(X), D)))
+            for rows in batches(len(X), len(known)):
+                mean[rows, j] = evaluate(part, known, X[rows]).K.T @ z[:, j]
+    return found
+
+
+def term_shares(posterior: Any, X: Array) -> dict[str, Array]:
+    """Share of each term in the variance of the latent's mean over the rows, (D,) each, of the sum of their own.
+
+    >>> from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(4.0)[:, None]
+    >>> model = GGPRegressor("poisson", RBF() + ConstantKernel(), optimizer=None).fit(X, np.arange(4))
+    >>> term_shares(model.posterior_, X)
+    {'RBF': array([1.]), 'constant': array([0.])}
+    """
+    found = {name: mean.var(axis=0) for name, mean in term_means(posterior, X).items()}
+    total = np.sum(list(found.values()), axis=0)
+    return {name: var / np.where(total > 0, total, 1.0) for name, var in found.items()}
 
 
 def term_names(kernel: sk.Kernel) -> list[str]:
@@ -173,8 +245,9 @@ def joint_covariance(posterior: Any, X: Array) -> Array:
 def joint_draws(posterior: Any, X: Array, size: int, rng: np.random.Generator) -> Array:
     """Draws of the latent, joint over the rows, (size, m, D); exact however they are made.
 
-    From the joint covariance for few rows, from draws of the prior (Matheron's rule) for many; with neighbours row by
-    row, each given its nearest.
+    From the joint covariance for few rows, from draws of the prior (Matheron's rule, pathwise conditioning) for many,
+    which need no matrix of all rows where the kernel is smooth (`ggpm.prediction.paths`); with neighbours row by row,
+    each given its nearest.
 
     >>> from ggpm import GGPRegressor
     >>> X = np.arange(4.0)[:, None]
@@ -184,37 +257,58 @@ def joint_draws(posterior: Any, X: Array, size: int, rng: np.random.Generator) -
     """
     if isinstance(posterior, NeighboursPosterior):
         return posterior.draw(X, size, rng)
-    mean = posterior.latent(X)[0]
-    m, D = mean.shape
-    if m * D <= EXPLICIT_MOST or not isinstance(posterior, DensePosterior):
+    m, D = len(X), posterior.latent(X[:1])[0].shape[1]
+    if m * D <= EXPLICIT_MOST:
+        mean = posterior.latent(X)[0]
         root = root_of(joint_covariance(posterior, X).reshape(m * D, m * D))
         return mean + (rng.standard_normal((size, root.shape[1])) @ root.T).reshape(size, m, D)
+    if isinstance(posterior, InducingPosterior):
+        return _inducing_paths(posterior, X, size, rng)
     if not posterior.U.semidefinite().all():
         raise ValueError(
             f"joint draws over {m} rows need sites of positive precision: take inference='variational', fewer rows "
             "at a time, or joint=False."
         )
-    n = len(posterior.X)
-    K = KernelMatrices([evaluate(k, posterior.X, X).K for k in posterior.kernels])
-    roots = [root_of(evaluate(k, np.concatenate([posterior.X, X])).K) for k in posterior.kernels]
-    w, Q = np.linalg.eigh(posterior.U.dense())
+    return _dense_paths(posterior, X, size, rng)
+
+
+def _dense_paths(p: DensePosterior, X: Array, size: int, rng: np.random.Generator) -> Array:
+    n, D = p.z.shape
+    priors = [prior_draws(k, np.concatenate([p.X, X])) for k in p.kernels]
+    w, Q = np.linalg.eigh(p.U.dense())
     site_root = Q * np.sqrt(np.maximum(w, 0.0))[:, None, :]
-    out = np.empty((size, m, D))
+    out, corrections = np.empty((size, len(X), D)), np.empty((size, n, D))
     for s in range(size):
-        g = np.stack([r @ rng.standard_normal(r.shape[1]) for r in (roots * D if len(roots) == 1 else roots)], axis=1)
+        g = np.stack([priors[kernel_of(j, len(priors))].draw(rng) for j in range(D)], axis=1)
         e = np.einsum("njk,nk->nj", site_root, rng.standard_normal((n, D)))  # U e for e ~ N(0, W)
-        z = posterior.solution.solve(posterior.U.dot(g[:n]) + e)
-        out[s] = mean + g[n:] - np.stack([K.of(j).T @ z[:, j] for j in range(D)], axis=1)
+        corrections[s] = p.z - p.solution.solve(p.U.dot(g[:n]) + e)
+        out[s] = g[n:]
+    for rows in batches(len(X), n):
+        K = KernelMatrices([evaluate(k, p.X, X[rows]).K for k in p.kernels])
+        for j in range(D):
+            out[:, rows, j] += corrections[:, :, j] @ K.of(j)
     return out
 
 
-def root_of(C: Array) -> Array:
-    """R with R R^T = C for a covariance that may be singular, by a pivoted Cholesky factorisation.
-
-    >>> root_of(np.ones((2, 2))).shape
-    (2, 1)
-    """
-    L, pivots, rank, _ = lapack.dpstrf(np.asfortranarray(C), lower=1, tol=1e-14 * max(float(np.diag(C).max()), 1e-300))
-    out = np.zeros((len(C), rank))
-    out[pivots - 1] = np.tril(L)[:, :rank]
+def _inducing_paths(p: InducingPosterior, X: Array, size: int, rng: np.random.Generator) -> Array:
+    """``g* + K_*u K_uu^-1 (u - g_u)`` for draws (g_u, g*) of the prior and u of the posterior."""
+    D, M = p.v.shape
+    priors = [prior_draws(k, np.concatenate([p.Z, X])) for k in p.kernels]
+    # what was added to the diagonal of K_uu, which has no noise of rows, is noise of the inducing values
+    shared = [np.sum(prior.root[:M] ** 2, axis=1) for prior in priors]
+    jitter = [np.sqrt(np.maximum(np.sum(np.tril(L) ** 2, axis=1) - k, 0.0)) for k, L in zip(shared, p.L)]
+    root = root_of(p.P.reshape(D * M, D * M))
+    out, corrections = np.empty((size, len(X), D)), np.empty((size, M, D))
+    for s in range(size):
+        u = p.v + (root @ rng.standard_normal(root.shape[1])).reshape(D, M)
+        for j in range(D):
+            k = kernel_of(j, len(p.kernels))
+            g = priors[k].draw(rng, noisy_from=M)
+            own = g[:M] + jitter[k] * rng.standard_normal(M)
+            corrections[s, :, j] = solve_lower(p.L[k], u[j] - solve_lower(p.L[k], own), transposed=True)
+            out[s, :, j] = g[M:]
+    for rows in batches(len(X), M):
+        for j in range(D):
+            kernel = p.kernels[kernel_of(j, len(p.kernels))]
+            out[:, rows, j] += corrections[:, :, j] @ evaluate(kernel, p.Z, X[rows]).K
     return out
