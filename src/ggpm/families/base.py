@@ -102,6 +102,8 @@ class Family(BaseEstimator, ABC):
     """True if an observation is counts out of a known number of trials, which predictions then take as ``trials``."""
     finite: ClassVar[bool] = False
     """True if y is a class: it takes finitely many values, and `moment` gives their probabilities."""
+    shift_invariant: ClassVar[bool] = False
+    """Whether log p is the same when a constant is added to all latents of a row."""
     expansion_ridge: ClassVar[float] = 1.0
     """Precision of the Gaussian about zero that keeps the default `expansion` finite."""
     log_unit: float = 0.0

@@ -39,6 +39,7 @@ class Multinomial(Family):
 
     latent_dim = 0
     countable = True
+    shift_invariant = True
 
     @property
     def support(self) -> Support:

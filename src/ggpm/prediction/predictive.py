@@ -85,6 +85,11 @@ class Predictive:
     def _root(self) -> Array:
         return cholesky_root(self.latent_cov)
 
+    @property
+    def components(self) -> tuple[tuple[float, Predictive], ...]:
+        """Weights and distributions that this is an average of: itself alone, unless it is a `Mixture`."""
+        return ((1.0, self),)
+
     def __len__(self) -> int:
         return len(self.latent_mean)
 
