@@ -39,7 +39,7 @@ BATCH = 2_000_000  # numbers of a batch of rows: some ten arrays of 16 MB
 # deviation (Cauchy and Schwarz: by at most sqrt(1/0.95 - 1) = 0.23), whatever the shape of their tail; near a good
 # variational Gaussian they are nearly alike, and k̂ tells the shape of next to nothing. Below 90 % they warn even with a
 # light tail. Measured on 42 rows with quadrature (tests/test_diagnosis.py): probabilities were off by 0.047 to 0.45 in
-# the rows that warn, by 0.025 at most in the others; against NUTS: docs/comparison.md.
+# the rows that warn, by 0.028 at most in the others; against NUTS: docs/comparison.md.
 ALIKE, UNLIKE = 0.95, 0.90
 
 
