@@ -260,6 +260,7 @@ class Bare(families.VonMisesFisher):
 
     latent_dim = 2
     natural, statistic, part_log_prob = Family.natural, Family.statistic, Family.part_log_prob
+    predictive_log_prob, predictive_moments = Family.predictive_log_prob, Family.predictive_moments
 
 
 def test_every_optional_method_is_declared_answers_none_and_is_compared():

@@ -11,6 +11,7 @@ from scipy.special import betaln
 from ggpm.families.base import Array
 from ggpm.families.directions import Directions
 from ggpm.families.special import BesselRatio, length, sum_of_others
+from ggpm.families.special.directional import MOST, average_moments
 from ggpm.families.support import Sphere, Support
 
 
@@ -75,6 +76,13 @@ class VonMisesFisher(Directions):
         return bessel + log_volume + fit - BesselRatio(d / 2 - 1, kappa).log[:, None, :, None]
 
     # ---- in the space of y -------------------------------------------------------------------------------
+    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array] | None:
+        if mean.shape[1] > MOST:
+            return None
+        first, second = average_moments(mean.shape[1] / 2 - 1, mean, cov, second=True)
+        assert second is not None
+        return first, second - first[:, :, None] * first[:, None, :]
+
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         """Covariance of the unit vector: the second derivative of b, which is U."""
         polar = self._polar(eta)

@@ -94,7 +94,7 @@ def log_density(predictive: Predictive, encoded: Array) -> Array:
     for many y at one row and less exact where the density is narrower than the latent's own spread.
     """
     family = predictive.family
-    if family.has("predictive_log_prob"):
+    if family.has("predictive_log_prob") and not family.has("natural"):  # which serves many y at once
         closed = family.predictive_log_prob
         return np.stack([closed(predictive.latent_mean, predictive.latent_cov, y) for y in encoded])
     if predictive.latent_mean.shape[1] == 1:
