@@ -68,8 +68,9 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     """
     import difflib
 
-    near = difflib.get_close_matches(str(name).lower(), list(known), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    lower = {word.lower(): word for word in known}
+    near = difflib.get_close_matches(str(name).lower(), list(lower), n=1)
+    return f" Did you mean {lower[near[0]]!r}?" if near else ""
 
 
 def stacklevel() -> int:

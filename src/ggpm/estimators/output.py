@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from ggpm.data import frames
 from ggpm.data.kinds import is_dask
@@ -53,8 +54,11 @@ class FramedOutput:
             kind = came_as
         return frames.build(kind, values, names, frames.index_of(X))
 
-    def summary(self, X: Any, *, level: float = 0.9, offset: Any = None, trials: Any = None) -> Any:
-        """Predictions with their uncertainty as a pandas data frame, one row per row of X.
+    def summary(self, X: Any = None, *, level: float = 0.9, offset: Any = None, trials: Any = None) -> Any:
+        """Predictions with their uncertainty as a pandas data frame, one row per row of X; the model itself without X.
+
+        Without X: a `Description` of the fitted model, whose hyperparameters have intervals from the curvature of the
+        evidence; it prints, shows in notebooks, and has `to_frame`, `to_markdown` and `to_latex`.
 
         Columns by kind of output: mean, sd and a credible interval for ordered ones; mean, circular sd and a credible
         arc for angles; mean and interval of every part for compositions and vectors; the most probable label, its
@@ -62,7 +66,7 @@ class FramedOutput:
 
         Parameters
         ----------
-        X : array or data frame (m, features)
+        X : array or data frame (m, features), optional
         level : float
             Probability of the intervals, arcs and sets.
 
@@ -74,8 +78,12 @@ class FramedOutput:
         >>> GGPRegressor("poisson").fit(X, np.arange(8)).summary(X[:2]).columns.tolist()
         ['mean', 'sd', 'lower', 'upper']
         """
+        from ggpm.prediction.description import describe
         from ggpm.prediction.summaries import summarise
 
+        if X is None:
+            check_is_fitted(self)
+            return describe(self, level)
         if is_dask(X):
             raise TypeError(
                 "summary makes a table in memory: pass X.compute(), or take predict_dist(X) and its methods."

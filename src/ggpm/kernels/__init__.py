@@ -26,10 +26,11 @@ from ggpm.kernels.evaluation import (
     with_log_hyper,
 )
 from ggpm.kernels.scaled import Additive, Scaled
+from ggpm.kernels.text import KernelTextError, kernel_from_text, kernel_text
 
 __all__ = [
-    "Additive", "Category", "Cyclic", "Distances", "KernelEvaluation", "On", "Pairs", "RowVariance", "Scaled",
-    "Sphere", "category_columns", "chosen_columns", "default_kernel", "diag", "diag_pullback", "evaluate",
-    "log_bounds", "log_hyper", "median_distance", "placed", "resolve_kernel", "shorter_starts", "summands",
-    "unit_vectors", "used_columns", "with_log_hyper",
+    "Additive", "Category", "Cyclic", "Distances", "KernelEvaluation", "KernelTextError", "On", "Pairs", "RowVariance",
+    "Scaled", "Sphere", "category_columns", "chosen_columns", "default_kernel", "diag", "diag_pullback", "evaluate",
+    "kernel_from_text", "kernel_text", "log_bounds", "log_hyper", "median_distance", "placed", "resolve_kernel",
+    "shorter_starts", "summands", "unit_vectors", "used_columns", "with_log_hyper",
 ]  # fmt: skip

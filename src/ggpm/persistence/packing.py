@@ -21,20 +21,13 @@ from ggpm import sites as inference
 from ggpm.families.base import Family
 from ggpm.fields.inducing import Inducing
 from ggpm.fields.neighbours import Neighbours
-from ggpm.kernels import Additive, Category, Cyclic, On, Scaled, Sphere
+from ggpm.kernels import text
 from ggpm.learning import priors
 
 MAX_DEPTH = 40
 """Deepest nesting of kernels and lists."""
 
-KERNELS = {
-    c.__name__: c
-    for c in (
-        sk.ConstantKernel, sk.WhiteKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared, sk.DotProduct,
-        sk.PairwiseKernel, sk.Sum, sk.Product, sk.Exponentiation, On, Category, Sphere, Cyclic,
-        Scaled, Additive,
-    )
-}  # fmt: skip
+KERNELS = text.KERNELS | {c.__name__: c for c in (sk.Sum, sk.Product, sk.Exponentiation)}
 BUILT_IN: dict[str, type] = {c.__name__: c for c in families.FAMILIES.values()}
 # objects with settings: frozen dataclasses whose fields are plain values
 SETTINGS: dict[str, Any] = {

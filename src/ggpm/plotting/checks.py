@@ -8,6 +8,7 @@ import numpy as np
 
 from ggpm.plotting._common import BAND, COLOURS, MEAN, axes_for, legend_beside
 from ggpm.prediction.calibration import coverage_depth
+from ggpm.prediction.description import hyperparameter_names
 
 
 def plot_evidence(
@@ -76,27 +77,6 @@ def plot_evidence(
     ax.set_title("log evidence below its maximum", fontsize="medium")
     ax.figure.colorbar(filled, ax=ax, ticks=shown)
     return ax
-
-
-def hyperparameter_names(model: Any) -> list[str]:
-    """Names of the entries of ``theta_``.
-
-    >>> import numpy as np, ggpm
-    >>> x = np.arange(6.0)
-    >>> hyperparameter_names(ggpm.GGPRegressor("gamma", optimizer=None).fit(x[:, None], x + 1))
-    ['k1__k1__constant_value', 'k1__k2__length_scale', 'k2__constant_value', 'gamma: phi']
-    """
-    kernels = model.posterior_.kernels
-    names: list[str] = []
-    for k, kernel in enumerate(kernels):
-        prefix = f"kernel {k}: " if len(kernels) > 1 else ""
-        for h in kernel.hyperparameters:
-            if not h.fixed:
-                own = f"{prefix}{h.name}"
-                names += [own] if h.n_elements == 1 else [f"{own}[{i}]" for i in range(h.n_elements)]
-    left = len(model.theta_) - len(names)
-    family = type(model.family_).__name__.lower()
-    return names + ([f"{family}: phi"] if left == 1 else [f"{family}: phi[{i}]" for i in range(left)])
 
 
 # ---- is it right? ------------------------------------------------------------------------------------------------

@@ -1,0 +1,139 @@
+"""Tables of the benchmark of forecasts: means, paired standard errors, and what the default holds of its promises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from methods import GAUSSIAN_PROCESSES
+from scores import mean_and_error
+from sets import HELD_BACK, DataSet
+
+OURS, BEFORE = "ggpm", "ggpm 0.1"
+LEVEL = 0.9
+DISCRETE = ("class", "grade", "count", "counts")
+MANY = 300  # test rows from which coverage is judged
+START, END = "<!-- made by make forecasts -->", "<!-- end -->"
+
+Results = dict[str, dict[str, Any]]
+
+
+def summary(scores: dict[str, dict[str, dict]], sets: Sequence[DataSet]) -> Results:
+    """Means of every set and method, and differences from ours with paired standard errors of groups."""
+    out: Results = {}
+    for dataset in sets:
+        found = scores.get(dataset.name, {})
+        if not found:
+            continue
+        methods = {}
+        best = max(found, key=lambda name: np.mean(found[name]["log_density"]))
+        for name, values in found.items():
+            groups = np.asarray(values["group"])
+            log_density = np.asarray(values["log_density"])
+            behind = mean_and_error(np.asarray(found[best]["log_density"]) - log_density, groups)
+            inside = (np.asarray(values["depth"]) <= LEVEL).astype(float)
+            coverage, error = mean_and_error(inside, groups)
+            methods[name] = {
+                "log_density": float(log_density.mean()),
+                "behind_best": behind[0],
+                "behind_best_error": behind[1],
+                "energy": float(np.mean(values["energy"])),
+                "error": float(np.mean(values["error"])),
+                "coverage": coverage,
+                "coverage_error": error,
+                "seconds": values["seconds"],
+            }
+            if OURS in found and name != OURS:
+                ahead = mean_and_error(np.asarray(found[OURS]["log_density"]) - log_density, groups)
+                methods[name] |= {"ours_ahead": ahead[0], "ours_ahead_error": ahead[1]}
+        out[dataset.name] = {
+            "about": dataset.about, "kind": dataset.kind, "family": dataset.family, "rows": len(groups),
+            "groups": len(np.unique(groups)), "held_back": dataset in HELD_BACK, "best": best, "methods": methods,
+        }  # fmt: skip
+    return out
+
+
+def verdict(result: dict[str, Any]) -> dict[str, bool | None]:
+    """What the default holds on one set; None where it cannot be said."""
+    methods = result["methods"]
+    ours = methods.get(OURS)
+    if ours is None:
+        return {}
+    others = [methods[name] for name in GAUSSIAN_PROCESSES if name in methods]
+    before = methods.get(BEFORE)
+    tolerance = max(0.04, 3 * ours["coverage_error"])
+    return {
+        "best or within one standard error": ours["behind_best"] <= ours["behind_best_error"],
+        "not worse than every other Gaussian process": any(o["log_density"] <= ours["log_density"] for o in others),
+        "not behind version 0.1 by more than one standard error": None
+        if before is None
+        else before["ours_ahead"] >= -before["ours_ahead_error"],
+        "coverage": None if result["rows"] < MANY else abs(ours["coverage"] - LEVEL) <= tolerance,
+    }
+
+
+def table(results: Results) -> str:
+    """All sets and methods in Markdown: log densities, what they lie behind the best, and the other scores."""
+    lines = []
+    for name, result in results.items():
+        shown = "held back" if result["held_back"] else "development"
+        lines += [
+            f"### {name}: {result['about']}",
+            "",
+            f"{result['kind']}, family `{result['family']}`, {result['rows']} test rows"
+            + (f" in {result['groups']} groups" if result["groups"] < result["rows"] else "")
+            + f"; {shown}.",
+            "",
+            "| method | log density | behind the best | energy score | error | coverage of 90 % | seconds |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for method, m in sorted(result["methods"].items(), key=lambda item: -item[1]["log_density"]):
+            label = f"**{method}**" if method == OURS else method
+            behind = "best" if method == result["best"] else f"{m['behind_best']:.3f} ± {m['behind_best_error']:.3f}"
+            lines.append(
+                f"| {label} | {m['log_density']:.3f} | {behind} | {m['energy']:.4g} | {m['error']:.4g} "
+                f"| {m['coverage']:.3f} ± {m['coverage_error']:.3f} | {m['seconds']:.1f} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def overview(results: Results) -> str:
+    """One line per set: the default, the best other method, version 0.1, coverage; and how often promises hold."""
+    lines = [
+        "| set | output | ggpm | best other | ggpm ahead by | ggpm 0.1 | coverage of 90 % |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    counts: dict[str, list[bool]] = {}
+    for name, result in results.items():
+        methods = result["methods"]
+        if OURS not in methods:
+            continue
+        ours = methods[OURS]
+        others = [m for m in methods if m not in (OURS, BEFORE)]
+        best = max(others, key=lambda m: methods[m]["log_density"])
+        m = methods[best]
+        before = f"{methods[BEFORE]['log_density']:.3f}" if BEFORE in methods else ""
+        lines.append(
+            f"| {name}{' (held back)' if result['held_back'] else ''} | {result['kind']} | {ours['log_density']:.3f} "
+            f"| {best}, {m['log_density']:.3f} | {m['ours_ahead']:+.3f} ± {m['ours_ahead_error']:.3f} | {before} "
+            f"| {ours['coverage']:.3f} ± {ours['coverage_error']:.3f} |"
+        )
+        for promise, held in verdict(result).items():
+            if held is not None:
+                counts.setdefault(promise, []).append(held)
+    lines.append("")
+    lines += [f"- {promise}: {sum(held)} of {len(held)} sets" for promise, held in counts.items()]
+    return "\n".join(lines)
+
+
+def write(results: Results, root: Path) -> None:
+    """Write results.json, and the tables into docs/forecasts.md between its two marks."""
+    (root / "benchmarks" / "forecasts" / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    page = root / "docs" / "forecasts.md"
+    text = page.read_text()
+    before, after = text[: text.index(START)], text[text.index(END) :]
+    page.write_text(f"{before}{START}\n\n{overview(results)}\n\n## Set by set\n\n{table(results)}\n{after}")

@@ -1,0 +1,123 @@
+"""How well hyperparameters are known: the curvature of the objective around its maximum, and intervals from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from ggpm.data.checks import check_level
+from ggpm.families.base import Family
+from ggpm.learning.objective import Evidence
+
+__all__ = ["Known", "known", "observed_information"]
+
+Array = NDArray[np.float64]
+
+# A change of a logarithm by two hundredths: differences of exact gradients are then off by its square times the third
+# derivative, and by the gradients' own error (sites are found to 1e-6 and better) divided by it.
+STEP = 0.02
+AT_BOUND = 1e-6  # logarithms nearer to a bound than this were stopped by it
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the rows say of the hyperparameters: a normal distribution of theta around the maximum.
+
+    >>> Known(np.zeros(1), np.eye(1), np.zeros(1, dtype=bool)).interval(0.9).round(2)
+    array([[-1.64,  1.64]])
+    """
+
+    theta: Array
+    """Log-hyperparameters, the kernels' first, then the family's."""
+    covariance: Array
+    """Inverse of the information, (p, p); NaN in entries that it says nothing of."""
+    held: NDArray[np.bool_]
+    """Entries that a bound stopped: the others are known given them."""
+    note: str = ""
+    """Reasons for which there are no intervals, or nothing."""
+
+    @property
+    def sd(self) -> Array:
+        """Standard deviations of theta, (p,)."""
+        return np.sqrt(np.diag(self.covariance))
+
+    def interval(self, level: float = 0.9) -> Array:
+        """Intervals of theta, (p, 2)."""
+        check_level(level, "level")
+        reach = ndtri(0.5 + 0.5 * level) * self.sd
+        return np.stack([self.theta - reach, self.theta + reach], axis=1)
+
+    def phi_interval(self, family: Family, level: float = 0.9) -> Array:
+        """Intervals of the family's phi as the user has it, (k, 2), its entries one after the other.
+
+        Where phi is the exponential of its coordinates the ends are those of theta; else (cut points, matrices) they
+        come from the slope of phi in theta.
+        """
+        p = family.log_hyper.size
+        phi = np.ravel(np.asarray(family.phi, dtype=float))
+        if phi.size == p and np.allclose(np.exp(family.log_hyper), phi, rtol=1e-9, atol=0):
+            return np.exp(self.interval(level)[-p:])
+
+        def moved(step: Array) -> Array:
+            return np.ravel(np.asarray(family.with_log_hyper(family.log_hyper + step).phi, dtype=float))
+
+        slope = np.stack([(moved(s) - moved(-s)) / (2 * STEP) for s in STEP * np.eye(p)], axis=1)
+        spread = np.sqrt(np.einsum("ki,ij,kj->k", slope, self.covariance[-p:, -p:], slope))
+        reach = ndtri(0.5 + 0.5 * level) * spread
+        return np.stack([phi - reach, phi + reach], axis=1)
+
+
+def observed_information(evidence: Evidence) -> Array:
+    """Negative Hessian in theta of what was maximised, (p, p), by differences of its exact gradient.
+
+    >>> from ggpm import GGPRegressor
+    >>> X = np.linspace(0, 5, 20)[:, None]
+    >>> model = GGPRegressor("gaussian").fit(X, np.sin(X[:, 0]))
+    >>> observed_information(model.fit_.evidence).shape
+    (4, 4)
+    """
+    start = evidence.infer().start
+    rows = []
+    for step in STEP * np.eye(evidence.theta.size):
+        there, back = (evidence.at(evidence.theta + s).learn(start)[1] for s in (step, -step))
+        rows.append((back - there) / (2 * STEP))
+    H = np.array(rows).reshape(evidence.theta.size, -1)
+    return 0.5 * (H + H.T)
+
+
+def known(evidence: Evidence) -> Known:
+    """What the curvature of the evidence, with priors where there are any, says of the learned hyperparameters.
+
+    >>> from ggpm import GGPRegressor
+    >>> X = np.linspace(0, 5, 20)[:, None]
+    >>> model = GGPRegressor("poisson").fit(X, np.arange(20) % 5)
+    >>> known(model.fit_.evidence).sd.shape
+    (3,)
+    """
+    theta = evidence.theta
+    p, nothing = theta.size, np.full((theta.size, theta.size), np.nan)
+    held = np.any(np.abs(theta[:, None] - evidence.bounds) < AT_BOUND, axis=1)
+    if evidence.objective == "loo":
+        return Known(theta, nothing, held, "leave-one-out densities have no curvature that says how well they know")
+    free = np.flatnonzero(~held)
+    if not p or not free.size:
+        return Known(theta, nothing, held)
+    try:
+        H = observed_information(evidence)[np.ix_(free, free)]
+        w, Q = np.linalg.eigh(H)
+    except (np.linalg.LinAlgError, ValueError) as err:
+        return Known(theta, nothing, held, str(err).rstrip("."))
+    covariance = nothing.copy()
+    if w[0] <= 0:  # what does not mix with a rising or flat direction is known all the same
+        flat = w <= 0
+        known_here = np.all(Q[:, flat] ** 2 < 1e-6, axis=1)
+        note = "the evidence is flat or rises along some directions: it is not at a maximum there"
+        inverse = (Q[:, ~flat] / w[~flat]) @ Q[:, ~flat].T
+        keep = free[known_here]
+        covariance[np.ix_(keep, keep)] = inverse[np.ix_(known_here, known_here)]
+        return Known(theta, covariance, held, note)
+    covariance[np.ix_(free, free)] = (Q / w) @ Q.T
+    return Known(theta, covariance, held)

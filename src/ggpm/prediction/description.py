@@ -1,0 +1,192 @@
+"""Description of a fitted model for people: what it is, its hyperparameters and how sure they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from ggpm.data import frames
+from ggpm.learning.fit import Fit, RowsNotStored
+from ggpm.learning.information import known
+from ggpm.learning.priors import names_of
+
+__all__ = ["Description", "describe", "hyperparameter_names"]
+
+DIGITS = 4  # of numbers in tables for people; `to_frame` has all of them
+
+
+def hyperparameter_names(model: Any) -> list[str]:
+    """Names of the entries of ``theta_``, each once.
+
+    >>> import ggpm
+    >>> x = np.arange(6.0)
+    >>> hyperparameter_names(ggpm.GGPRegressor("gamma", optimizer=None).fit(x[:, None], x + 1))
+    ['k1__k1__constant_value', 'k1__k2__length_scale', 'k2__constant_value', 'gamma: phi']
+    """
+    fit = model.fit_
+    plain = names_of(fit.kernels, fit.family)
+    own = type(fit.family).__name__.lower()
+    several = len(fit.kernels) > 1
+    out, seen = [], dict.fromkeys(plain, 0)
+    for name in plain:
+        kernel, _, rest = name.partition("__") if several and name != "phi" else ("", "", name)
+        told = f"{own}: phi" if name == "phi" else f"kernel {kernel}: {rest}" if several else name
+        out.append(told if plain.count(name) == 1 else f"{told}[{seen[name]}]")
+        seen[name] += 1
+    return out
+
+
+@dataclass(frozen=True)
+class Description:
+    """A fitted model in words and tables: `to_frame`, `to_markdown`, `to_latex`, and HTML in notebooks."""
+
+    facts: Mapping[str, str]
+    """What the model is and how the fit went, line by line."""
+    tables: Mapping[str, Any]
+    """Tables by title, pandas frames: "hyperparameters" first."""
+    level: float
+
+    def to_frame(self, table: str = "hyperparameters") -> Any:
+        """One of the tables, with all digits, as a pandas frame."""
+        if table not in self.tables:
+            raise ValueError(f"there is no table {table!r}; there are {', '.join(self.tables)}.")
+        return self.tables[table].copy()
+
+    def to_markdown(self) -> str:
+        """Facts and tables in Markdown."""
+        blocks = ["\n".join(f"- **{name}**: {_plain_markdown(text)}" for name, text in self.facts.items())]
+        for title, frame in self.tables.items():
+            head, rows = _cells(frame)
+            lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+            text = "\n".join("| " + " | ".join(map(_plain_markdown, line)) + " |" for line in lines)
+            blocks.append(f"{title}\n\n{text}")
+        return "\n\n".join(blocks) + "\n"
+
+    def to_latex(self) -> str:
+        """The tables in LaTeX (package booktabs), the facts as comments before them."""
+        out = ["% " + f"{name}: {text}".replace("\n", " ") for name, text in self.facts.items()]
+        for title, frame in self.tables.items():
+            head, rows = _cells(frame)
+            out += [f"% {title}", f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", "\\toprule"]
+            out += [" & ".join(map(_plain_latex, head)) + " \\\\", "\\midrule"]
+            out += [" & ".join(map(_plain_latex, row)) + " \\\\" for row in rows]
+            out += ["\\bottomrule", "\\end{tabular}"]
+        return "\n".join(out) + "\n"
+
+    def _repr_html_(self) -> str:
+        facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in self.facts.items())
+        blocks = [f"<dl>{facts}</dl>"]
+        for title, frame in self.tables.items():
+            head, rows = _cells(frame)
+            top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+            body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+            blocks.append(f"<table><caption>{escape(title)}</caption><tr>{top}</tr>{body}</table>")
+        return "".join(blocks)
+
+    def __str__(self) -> str:
+        width = max(map(len, self.facts))
+        blocks = ["\n".join(f"{name:<{width}}  {text}" for name, text in self.facts.items())]
+        for frame in self.tables.values():
+            head, rows = _cells(frame)
+            widths = [max(map(len, column)) for column in zip(head, *rows)]
+            blocks.append(
+                "\n".join(
+                    "  ".join(f"{c:<{w}}" if j == 0 else f"{c:>{w}}" for j, (c, w) in enumerate(zip(line, widths)))
+                    for line in (head, *rows)
+                )
+            )
+        return "\n\n".join(blocks)
+
+    __repr__ = __str__
+
+
+def describe(model: Any, level: float = 0.9) -> Description:
+    """Description of a fitted model, with intervals of its hyperparameters from the curvature of the evidence.
+
+    >>> from ggpm import GGPRegressor
+    >>> X = np.linspace(0, 5, 30)[:, None]
+    >>> told = describe(GGPRegressor("poisson").fit(X, np.arange(30) % 5))
+    >>> told.to_frame().columns.tolist()
+    ['value', 'lower', 'upper', 'note']
+    """
+    fit: Fit = model.fit_
+    stored = not isinstance(fit.evidence.field, RowsNotStored)
+    facts = {
+        "family": type(fit.family).__name__,
+        "kernel": "; ".join(map(repr, fit.kernels)),
+        "inference": type(fit.rule).__name__.lower(),
+        "rows": str(fit.evidence.field.n_rows) if stored else "not in the file",
+        "log evidence": f"{fit.log_evidence:.{DIGITS + 2}g}",
+        "converged": "yes" if fit.converged else "no",
+    }
+    told, reason = _hyperparameters(model, level)
+    if reason:
+        facts["intervals"] = reason
+    for number, note in enumerate(fit.notes, 1):
+        facts[f"note {number}"] = str(note)
+    return Description(facts, {"hyperparameters": told}, level)
+
+
+def _hyperparameters(model: Any, level: float) -> tuple[Any, str]:
+    """Table of the hyperparameters, and why they have no intervals, or nothing."""
+    fit: Fit = model.fit_
+    names, p = hyperparameter_names(model), fit.theta.size
+    own = fit.family.log_hyper.size if fit.family.learns_phi else 0
+    phi = np.asarray(fit.family.phi if own else [], dtype=float)
+    values, ends, held, reason = np.exp(fit.theta[: p - own]), np.full((p - own, 2), np.nan), np.zeros(p, bool), ""
+    phi_ends = np.full((phi.size, 2), np.nan)
+    if isinstance(fit.evidence.field, RowsNotStored):
+        reason = "none: the training rows are not in the file"
+    elif model.optimizer is None:
+        reason = "none: hyperparameters were given, not learned"
+    elif p:
+        found = known(fit.evidence)
+        ends, held, reason = np.exp(found.interval(level)[: p - own]), found.held, found.note
+        phi_ends = found.phi_interval(fit.family, level) if own else phi_ends
+    if own:  # phi may have other entries than coordinates: those of a matrix, cut points
+        plain = names[-1].partition("[")[0]
+        names = names[: p - own]
+        places = [",".join(map(str, k)) for k in np.ndindex(phi.shape)]
+        names += [plain] if phi.size == 1 else [f"{plain}[{place}]" for place in places]
+        held = np.concatenate([held[: p - own], held[p - own :] if phi.size == own else np.zeros(phi.size, bool)])
+        values, ends = np.concatenate([values, phi.ravel()]), np.concatenate([ends, phi_ends])
+    frame = frames.require("pandas").DataFrame(
+        {
+            "value": values,
+            "lower": ends[:, 0],
+            "upper": ends[:, 1],
+            "note": np.where(held, "at its bound", "").astype(object),
+        },
+        index=names,
+    )
+    frame.index.name = "hyperparameter"
+    return frame, reason
+
+
+def _cells(frame: Any) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of a frame as text: numbers with few digits, missing ones empty, empty columns left out."""
+    kept = [name for name in frame.columns if not (frame[name].dtype == object and not any(frame[name]))]
+    head = [str(frame.index.name or ""), *map(str, kept)]
+    rows = [
+        [str(label), *(_cell(value) for value in frame.loc[:, kept].iloc[i])] for i, label in enumerate(frame.index)
+    ]
+    return head, rows
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float | np.floating):
+        return "" if np.isnan(value) else f"{value:.{DIGITS}g}"
+    return str(value)
+
+
+def _plain_markdown(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _plain_latex(text: str) -> str:
+    marks = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return "".join(marks.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
