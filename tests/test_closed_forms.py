@@ -289,9 +289,12 @@ def test_what_the_built_in_families_have():
     assert have["log_expected_prob_factorised"] == {"categorical"}
     assert have["predictive_normal"] == {"gaussian", "gaussian, 3 outputs", "multivariate_gaussian"}
     assert have["predictive_log_prob"] == have["predictive_normal"] | {
-        "logistic_normal", "ordinal", "von_mises", "von_mises_direction_concentration", "von_mises_fisher", *TWO_PARAMETERS,
+        "logistic_normal", "ordinal", "von_mises", "von_mises_direction_concentration", "von_mises_fisher",
+        *TWO_PARAMETERS,
     }  # fmt: skip
-    assert have["predictive_moments"] == {"categorical", "logistic_normal", "ordinal", "von_mises", "von_mises_fisher"}
+    assert have["predictive_moments"] == {
+        "categorical", "logistic_normal", "ordinal", "von_mises", "von_mises_fisher",
+    }  # fmt: skip
     assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
     assert have["natural"] == have["part_log_prob"] | {
         "von_mises", "von_mises_direction_concentration", "categorical", "multinomial", "wishart",

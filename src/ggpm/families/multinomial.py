@@ -39,6 +39,7 @@ class Multinomial(Family):
 
     latent_dim = 0
     countable = True
+    contrasts = True
 
     @property
     def support(self) -> Support:

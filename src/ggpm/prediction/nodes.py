@@ -44,8 +44,8 @@ def latent_nodes(
 
     Parameters
     ----------
-    mean, root : (m, D) and (m, D, D)
-        Gaussians of the latent, with lower Cholesky factors of their covariances.
+    mean, root : (m, D) and (m, D, d)
+        Gaussians of the latent, with lower roots of their covariances (`latent_root`).
     U : (m, D, D)
         Information about the latent in one observation, at the mean: its inverse is how wide likelihoods are.
     per_node : int
@@ -59,7 +59,7 @@ def latent_nodes(
     >>> [float(np.round(w[0] @ eta[0, :, 0] ** 2, 4)) for _, eta, w in parts]
     [10.0]
     """
-    D = mean.shape[1]
+    d = root.shape[2]
     sd = np.sqrt(np.maximum(np.einsum("mik,mij,mjk->mk", root, U, root, optimize=True), 0.0))
     limits, counts = np.array([h[0] for h in HERMITE]), np.array([h[1] for h in HERMITE])
     rule = counts[np.minimum(np.searchsorted(limits, sd), len(counts) - 1)]
@@ -69,13 +69,13 @@ def latent_nodes(
         of_rule = np.flatnonzero((rule == sizes).all(axis=1))
         if not sizes.all():
             ones = np.ones((len(of_rule), 1))
-            yield from _wide(of_rule, mean[of_rule, None], ones, root, U, max(per_node, 4 * D), most)
+            yield from _wide(of_rule, mean[of_rule, None], ones, root, U, max(per_node, 4 * d), most)
             continue
         if np.prod(sizes.astype(float)) > MOST_HERMITE:
-            nodes, weights = matched_nodes(D, "standard")
+            nodes, weights = matched_nodes(d, "standard")
         else:
             nodes, weights = hermite(tuple(int(n) for n in sizes))
-        for part in batches(len(of_rule), len(nodes) * max(per_node, 4 * D)):
+        for part in batches(len(of_rule), len(nodes) * max(per_node, 4 * d)):
             rows = of_rule[part]
             yield rows, mean[rows, None, :] + nodes @ root[rows].swapaxes(1, 2), weights[None]
 
@@ -106,7 +106,7 @@ def _wide(
     ``eta`` (k, S, D) and ``weights`` (k, S) are the nodes of the dimensions before j.
     """
     S, D = eta.shape[1:]
-    if j == D:
+    if j == root.shape[2]:
         yield rows, eta, weights
         return
     column = root[rows, :, j]
@@ -119,7 +119,7 @@ def _wide(
     for N in np.unique(count):
         same = np.flatnonzero(count == N)
         if most < S * N:
-            nodes, share = matched_nodes(D, "fine")
+            nodes, share = matched_nodes(root.shape[2], "fine")
             for part in batches(len(same), len(nodes) * per_node):
                 i = rows[same[part]]
                 mean = np.einsum("ks,ksd->kd", weights[same[part]], eta[same[part]])

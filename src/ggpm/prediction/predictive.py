@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ggpm.data.checks import check_level, check_whole
 from ggpm.families.base import Family
-from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, cholesky_root, expectation
+from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, cholesky_root, expectation, latent_root
 from ggpm.prediction.kinds import Ordered, kind_of
 from ggpm.prediction.nodes import latent_nodes
 from ggpm.prediction.questions import mean_interval, probability
@@ -341,11 +341,12 @@ class Predictive:
                 values = function(eta, rows)
             return values / scale[rows].reshape(-1, *[1] * (values.ndim - 2))
 
-        value, error = expectation(relative, self.latent_mean, self._root, rtol=TOLERANCE, atol=TOLERANCE)
-        D = self.latent_mean.shape[1]
-        hard = np.flatnonzero(error > HARD) if 1 < D <= PRODUCT_MOST else np.empty(0, dtype=np.intp)
+        mean, root = latent_root(self.latent_mean, self.latent_cov, self.family.contrasts)
+        value, error = expectation(relative, mean, root, rtol=TOLERANCE, atol=TOLERANCE)
+        D, d = root.shape[1:]
+        hard = np.flatnonzero(error > HARD) if 1 < d <= PRODUCT_MOST else np.empty(0, dtype=np.intp)
         width = np.broadcast_to(np.eye(D), (hard.size, D, D))
-        for rows, eta, weights in latent_nodes(self.latent_mean[hard], self._root[hard], width, 4 * value[0].size):
+        for rows, eta, weights in latent_nodes(mean[hard], root[hard], width, 4 * value[0].size):
             values = relative(eta.swapaxes(0, 1), hard[rows])
             value[hard[rows]] = np.einsum("ks,sk...->k...", np.broadcast_to(weights, eta.shape[:2]), values)
         return value * scale.reshape(-1, *[1] * (value.ndim - 1))

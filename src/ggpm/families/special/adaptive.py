@@ -74,8 +74,8 @@ def rule(D: int, levels: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def first_levels(root: Array) -> Levels:
-    """Levels with which rows begin, (n, D) or (n, 1), for roots (n, D, D), or (n, D) of independent latents."""
-    sd = np.abs(root) if root.ndim == 2 else np.abs(np.einsum("njj->nj", root))
+    """Levels with which rows begin, (n, d) or (n, 1), for roots (n, D, d), or (n, d) of independent latents."""
+    sd = np.abs(root) if root.ndim == 2 else np.abs(np.einsum("njj->nj", root[:, : root.shape[2]]))
     if sd.shape[1] > PRODUCT_MOST:
         return np.zeros((len(sd), 1), dtype=np.intp)
     levels = np.searchsorted(FIRST, sd)
@@ -126,11 +126,11 @@ def groups(levels: Levels, D: int, rows: Rows | None = None, width: int = 1) -> 
 
 
 def place(mean: Array, root: Array, x: Array) -> Array:
-    """Nodes of eta, (S, k, D), for means (k, D) and roots (k, D) or (k, D, D)."""
+    """Nodes of eta, (S, k, D), for nodes x (S, d), means (k, D) and roots (k, D) or (k, D, d)."""
     if root.ndim == 2:
         return mean + root * x[:, None, :]
-    D = x.shape[1]
-    return mean + (x @ root.reshape(-1, D).T).reshape(len(x), -1, D)
+    D, d = root.shape[1:]
+    return mean + (x @ root.reshape(-1, d).T).reshape(len(x), -1, D)
 
 
 def expectation(
@@ -145,7 +145,7 @@ def expectation(
     ----------
     function : of eta (S, k, D) and the numbers (k,) of the rows that they belong to; gives (S, k, ...)
     mean : (n, D)
-    root : (n, D, D) lower Cholesky roots (`cholesky_root`), or (n, D) standard deviations of independent latents
+    root : (n, D, d) lower roots (`latent_root`), or (n, D) standard deviations of independent latents
 
     Returns
     -------
@@ -159,7 +159,7 @@ def expectation(
     >>> bool(np.allclose(value, np.exp([0.005, 0.5])))
     True
     """
-    D, levels = mean.shape[1], first_levels(root)
+    D, levels = root.shape[-1], first_levels(root)
 
     def evaluate(rows: Rows) -> Array:
         out: Array | None = None
@@ -193,6 +193,24 @@ def expectation(
         value[rows[better]], error[rows[better]] = finer[better], largest[better]
         rows = rows[apart]  # where the function is not a number more nodes do not help
     return value, error
+
+
+def latent_root(mean: Array, cov: Array, contrasts: bool = False) -> tuple[Array, Array]:
+    """Means (n, D) and lower roots R (n, D, d) of the latents that matter, eta = mean + R x with x standard normal.
+
+    Where only ``contrasts`` matter the last latent is taken as the origin, and d = D - 1: a softmax of three latents is
+    an integral over two.
+
+    >>> mean, root = latent_root(np.array([[1.0, 3.0]]), np.array([[[2.0, 0.0], [0.0, 2.0]]]), contrasts=True)
+    >>> mean, root
+    (array([[-2.,  0.]]), array([[[2.],
+            [0.]]]))
+    """
+    if not contrasts:
+        return mean, cholesky_root(cov)
+    away = cov[:, :-1] - cov[:, -1:]
+    apart = cholesky_root(away[:, :, :-1] - away[:, :, -1:])
+    return mean - mean[:, -1:], np.concatenate([apart, np.zeros_like(apart[:, :1])], axis=1)
 
 
 def cholesky_root(cov: Array, least: float = 0.0) -> Array:
