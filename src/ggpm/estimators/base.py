@@ -27,6 +27,7 @@ from ggpm.data.kinds import is_streamed
 from ggpm.data.rows import pick
 from ggpm.data.text import Hint, Message, did_you_mean, stacklevel
 from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit, source_of, target_of
+from ggpm.estimators.judging import Judging
 from ggpm.estimators.predicting import Predicting
 from ggpm.families.base import Family
 from ggpm.families.weighted import Weighted
@@ -50,7 +51,7 @@ Array = NDArray[np.float64]
 REARRANGED = 3  # most times that neighbours are found again because the learned kernels order distances otherwise
 
 
-class GGP(Predicting, BaseEstimator):
+class GGP(Predicting, Judging, BaseEstimator):
     """Base of the three estimators: learning, the latent posterior, predictive distributions."""
 
     listener: Callable[[str, int, int, float], None] | None = None

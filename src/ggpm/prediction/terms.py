@@ -24,7 +24,7 @@ from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.kernels import Category, On, Scaled, evaluate, summands
 from ggpm.kernels.linalg import solve_lower
 
-__all__ = ["joint_covariance", "joint_draws", "term_names", "terms"]
+__all__ = ["joint_covariance", "joint_draws", "root_of", "term_names", "terms"]
 
 Array = NDArray[np.float64]
 
@@ -166,7 +166,7 @@ def joint_draws(posterior: Any, X: Array, size: int, rng: np.random.Generator) -
     mean = posterior.latent(X)[0]
     m, D = mean.shape
     if m * D <= EXPLICIT_MOST or not isinstance(posterior, DensePosterior):
-        root = _root(joint_covariance(posterior, X).reshape(m * D, m * D))
+        root = root_of(joint_covariance(posterior, X).reshape(m * D, m * D))
         return mean + (rng.standard_normal((size, root.shape[1])) @ root.T).reshape(size, m, D)
     if not posterior.U.semidefinite().all():
         raise ValueError(
@@ -175,7 +175,7 @@ def joint_draws(posterior: Any, X: Array, size: int, rng: np.random.Generator) -
         )
     n = len(posterior.X)
     K = KernelMatrices([evaluate(k, posterior.X, X).K for k in posterior.kernels])
-    roots = [_root(evaluate(k, np.concatenate([posterior.X, X])).K) for k in posterior.kernels]
+    roots = [root_of(evaluate(k, np.concatenate([posterior.X, X])).K) for k in posterior.kernels]
     w, Q = np.linalg.eigh(posterior.U.dense())
     site_root = Q * np.sqrt(np.maximum(w, 0.0))[:, None, :]
     out = np.empty((size, m, D))
@@ -187,8 +187,12 @@ def joint_draws(posterior: Any, X: Array, size: int, rng: np.random.Generator) -
     return out
 
 
-def _root(C: Array) -> Array:
-    """R with R R^T = C for a covariance that may be singular, by a pivoted Cholesky factorisation."""
+def root_of(C: Array) -> Array:
+    """R with R R^T = C for a covariance that may be singular, by a pivoted Cholesky factorisation.
+
+    >>> root_of(np.ones((2, 2))).shape
+    (2, 1)
+    """
     L, pivots, rank, _ = lapack.dpstrf(np.asfortranarray(C), lower=1, tol=1e-14 * max(float(np.diag(C).max()), 1e-300))
     out = np.zeros((len(C), rank))
     out[pivots - 1] = np.tril(L)[:, :rank]
