@@ -211,9 +211,18 @@ def _sum_below(family, eta, y):
     return np.exp(family.log_prob(eta[None], below)).sum()
 
 
+def share_spread(family, y):
+    """With trials where counts are out of some; matrices of covariances against their one number."""
+    eta, _, _ = latents(family)
+    for trials in (None, np.arange(1.0, ROWS + 1.0)) if family.countable else (None,):
+        p, s = family.moment(eta), family.share_spread(eta, trials)
+        want = s[:, None, None] * (p[:, :, None] * np.eye(p.shape[1]) - p[:, :, None] * p[:, None, :])
+        np.testing.assert_allclose(family.spread(eta, trials), want, rtol=1e-12, atol=1e-15)
+
+
 COMPARE = {f.__name__: f for f in (
     expected_log_prob, expected_log_prob_factorised, log_expected_prob_factorised, predictive_log_prob,
-    predictive_normal, predictive_moments, cdf, natural, part_log_prob,
+    predictive_normal, predictive_moments, cdf, natural, part_log_prob, share_spread,
 )}  # fmt: skip
 
 
@@ -271,7 +280,7 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
     answers = [bare.expected_log_prob(y, y, y), bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y)]
     answers += [bare.log_expected_prob_factorised(y, y, y), bare.predictive_log_prob(y, eye, y)]
     answers += [bare.natural(y), bare.part_log_prob(y, y), bare.predictive_normal(y, eye)]
-    answers += [bare.predictive_moments(y, eye)]
+    answers += [bare.predictive_moments(y, eye), bare.share_spread(y)]
     assert bare.statistic(y) is None and answers == [None] * len(OPTIONAL)
     with pytest.raises(ValueError, match="'pdf' is not one of the optional methods expected_log_prob"):
         bare.has("pdf")

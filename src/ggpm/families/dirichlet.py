@@ -257,7 +257,7 @@ class Dirichlet(Composition):
     # ---- in the space of y -------------------------------------------------------------------------------
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         alpha = self._alpha(eta)
-        return alpha / alpha.sum(axis=-1, keepdims=True)
+        return alpha / (alpha @ np.ones(alpha.shape[-1]))[..., None]
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         alpha = self._alpha(eta)
@@ -266,6 +266,9 @@ class Dirichlet(Composition):
         cov = -m[..., :, None] * m[..., None, :]
         np.einsum("...jj->...j", cov)[...] = m * (sum_of_others(alpha) / S)
         return cov / (1.0 + S[..., None])
+
+    def share_spread(self, eta: Array, trials: Array | None = None) -> Array:
+        return 1.0 / (1.0 + self._alpha(eta) @ np.ones(eta.shape[-1]))
 
     def natural(self, eta: Array) -> tuple[Array, Array]:
         """theta = alpha and b = sum_j log Gamma(alpha_j) - log Gamma(S)."""

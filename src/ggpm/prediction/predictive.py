@@ -24,8 +24,9 @@ __all__ = ["Predictive"]
 Array = NDArray[np.float64]
 
 # Accuracy of expectations, relative to the largest entry of a row's moment; what the ladder of rules leaves off by more
-# than HARD is computed on nodes that resolve the likelihood all over the latent's range.
-TOLERANCE, HARD = 1e-8, 1e-6
+# than HARD is computed on nodes that resolve the likelihood all over the latent's range. A rule of the ladder is off by
+# NEXT of its change from the one before.
+TOLERANCE, HARD, NEXT = 3e-8, 1e-6, 0.1
 
 
 class Predictive:
@@ -131,24 +132,41 @@ class Predictive:
             return np.asarray(family.variance_of(self._moment()))
         # entries of matrices have variances, not covariances
         outer = centre.ndim == 2 and family.support.row_ndim < 2
+        size = centre[0].size if len(centre) else 1
+        pairs = [(i, j) for i in range(size) for j in range(i + 1)] if outer else [(i, i) for i in range(size)]
 
         def moments(eta: Array, rows: Rows) -> Array:
+            """The moment from its centre, and E[(y - centre)^2] entry by entry: one operation each on long arrays."""
             t = None if trials is None else trials[rows]
-            first = family.moment(eta, t) - centre[rows]
-            second = first[..., :, None] * first[..., None, :] if outer else first**2
-            parts = (first, second, family.spread(eta, t))
-            return np.concatenate([v.reshape(*eta.shape[:2], -1) for v in parts], axis=-1)
+            moment = family.moment(eta, t)
+            first = (moment - centre[rows]).reshape(*eta.shape[:2], size)
+            out = np.empty((size + len(pairs), *eta.shape[:2]))
+            out[:size] = np.moveaxis(first, -1, 0)
+            second = out[size:]
+            for square, (i, j) in zip(second, pairs):
+                np.multiply(out[i], out[j], out=square)
+            if outer and family.has("share_spread"):
+                s, p = family.share_spread(eta, t), moment if t is None else moment / t[:, None]
+                shares = [np.ascontiguousarray(p[..., i]) for i in range(size)]
+                for square, (i, j) in zip(second, pairs):
+                    square += s * shares[i] * ((1.0 if i == j else 0.0) - shares[j])
+            else:
+                spread = family.spread(eta, t)
+                for square, (i, j) in zip(second, pairs):
+                    square += spread[..., i, j] if outer else spread.reshape(*eta.shape[:2], -1)[..., i]
+            return np.moveaxis(out, 0, -1)
 
-        size = centre[0].size if len(centre) else 1
         found = self._expect(moments)
-        first = found[:, :size].reshape(centre.shape)
-        shape = (*centre.shape, size) if outer else centre.shape
-        count = int(np.prod(shape[1:], dtype=int))
-        between = found[:, size : size + count].reshape(shape)
-        between = between - (first[..., :, None] * first[..., None, :] if outer else first**2)
-        within = found[:, size + count :]
-        within = within.reshape(shape) if within.shape[1] == count else within[:, 0]
-        return family.variance(centre + first, within, between)
+        first = found[:, :size]
+        total = np.empty((len(self), size, size) if outer else (len(self), size))
+        for k, (i, j) in enumerate(pairs):
+            value = found[:, size + k] - first[:, i] * first[:, j]
+            if outer:
+                total[:, i, j] = total[:, j, i] = value
+            else:
+                total[:, i] = value
+        total = total if outer else total.reshape(centre.shape)
+        return family.variance(centre + first.reshape(centre.shape), total, np.zeros_like(total))
 
     def _moment(self) -> Array:
         closed = self.family.predictive_moments(self.latent_mean, self.latent_cov)
@@ -336,17 +354,16 @@ class Predictive:
         scale = np.maximum(at_mean.max(axis=1, initial=0.0), spread.max(axis=1, initial=0.0))
         scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
 
-        def relative(eta: Array, rows: Rows) -> Array:
+        def finite(eta: Array, rows: Rows) -> Array:
             with np.errstate(over="ignore", invalid="ignore"):
-                values = function(eta, rows)
-            return values / scale[rows].reshape(-1, *[1] * (values.ndim - 2))
+                return function(eta, rows)
 
         mean, root = latent_root(self.latent_mean, self.latent_cov, self.family.contrasts)
-        value, error = expectation(relative, mean, root, rtol=TOLERANCE, atol=TOLERANCE)
+        value, error = expectation(finite, mean, root, rtol=TOLERANCE, atol=TOLERANCE * scale, next_change=NEXT)
         D, d = root.shape[1:]
-        hard = np.flatnonzero(error > HARD) if 1 < d <= PRODUCT_MOST else np.empty(0, dtype=np.intp)
+        hard = np.flatnonzero(error > HARD * scale) if 1 < d <= PRODUCT_MOST else np.empty(0, dtype=np.intp)
         width = np.broadcast_to(np.eye(D), (hard.size, D, D))
         for rows, eta, weights in latent_nodes(mean[hard], root[hard], width, 4 * value[0].size):
-            values = relative(eta.swapaxes(0, 1), hard[rows])
+            values = finite(eta.swapaxes(0, 1), hard[rows])
             value[hard[rows]] = np.einsum("ks,sk...->k...", np.broadcast_to(weights, eta.shape[:2]), values)
-        return value * scale.reshape(-1, *[1] * (value.ndim - 1))
+        return value
