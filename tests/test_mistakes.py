@@ -1,11 +1,14 @@
 """What a user may pass by mistake: the message names the argument, what was expected, what came, what to try."""
 
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import OptimizeResult
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, Laplace, Variational, calibration
+from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, Laplace, Variational, calibration, families
 from ggpm.families import (
     Beta,
     Categorical,
@@ -121,3 +124,45 @@ def test_what_only_looks_like_a_mistake_is_taken():
         fit("poisson", **HELD, y=y)
     fit("poisson", kernel=RBF() + ConstantKernel(0.0, "fixed"), **HELD, y=N)
     fit("poisson", kernel=RBF(1.0, (0.0, 10.0)), **HELD, y=N)
+
+
+# ---- numbers that have lost what they were to say -----------------------------------------------------------------
+@pytest.mark.parametrize("units", ["radians", "degrees", (0, 24)])
+def test_angles_of_a_million_million_turns_are_refused_before_the_fit(units):
+    family = families.VonMises(units=units)
+    turn = family.support.period
+    rng = np.random.default_rng(0)
+    X, angle = rng.uniform(size=(12, 1)), turn * rng.uniform(0, 0.9, 12)
+    with pytest.raises(ValueError, match=r"digits left after whole turns.* in row 5, where neighbouring numbers are"):
+        GGPRegressor(family).fit(X, angle + np.where(np.arange(12) == 5, 1e12 * turn, 0.0))
+    settings = {"optimizer": None, "kernel": RBF(0.3), "inference": "laplace"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that they are more than a turn
+        near = GGPRegressor(family, **settings).fit(X, angle).predict_latent(X)[0]
+        far = GGPRegressor(family, **settings).fit(X, angle + 1e6 * turn).predict_latent(X)[0]
+    np.testing.assert_allclose(near, far, atol=1e-6)
+
+
+@pytest.mark.parametrize("settings", [{}, {"inducing": 5}, {"kernel": RBF(1e-160)}])
+@pytest.mark.parametrize("scale", [1e-160, 1e-300])
+def test_inputs_whose_squares_vanish_are_refused(settings, scale):
+    X = np.stack([np.arange(12.0), scale * np.arange(12.0)], axis=1)
+    with pytest.raises(ValueError, match=r"column 'b' of X has values within .* squares are lost. Multiply it"):
+        GGPRegressor("gaussian", **settings).fit(pd.DataFrame(X, columns=["a", "b"]), np.sin(X[:, 0]))
+    small = 1e-145 * X[:, :1]
+    fitted = GGPRegressor("gaussian").fit(small, np.sin(X[:, 0]))
+    np.testing.assert_allclose(fitted.predict(small), np.sin(X[:, 0]), atol=0.1)
+
+
+def test_collinear_outputs_are_named():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, (40, 1))
+    f, e = np.sin(2 * X[:, 0]), rng.normal(size=(3, 40))
+    Y = np.stack([f + 0.1 * e[0], 0.3 * e[1], 2 * f + 0.2 * e[0] + 1, np.ones(40)], axis=1)
+    with pytest.raises(ValueError, match="columns 0, 2 of y are collinear"):
+        GGPRegressor("multivariate_gaussian").fit(X, Y)
+    nearly = np.stack([f + 0.1 * e[0], 2 * f + 0.2 * e[0] + 1e-2 * e[1]], axis=1)
+    predicted = GGPRegressor("multivariate_gaussian").fit(X, nearly).predict(X)
+    np.testing.assert_allclose(predicted, np.stack([f, 2 * f], axis=1), atol=0.4)  # four times the noise
+    given = families.MultivariateGaussian(phi=np.eye(4), phi_bounds="fixed")
+    assert np.all(np.isfinite(GGPRegressor(given, RBF()).fit(X, Y).predict(X)))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ggpm.prediction.compare import compare
     from ggpm.prediction.conformal import conformal
     from ggpm.prediction.importance import importance
+    from ggpm.reporting import report
 
 __version__ = "0.2.0.dev0"
 
@@ -46,6 +47,7 @@ __all__ = [
     "load",
     "log_predictive_density_scorer",
     "plotting",
+    "report",
     "save",
 ]
 
@@ -59,6 +61,7 @@ _LATER = {
     "importance": "ggpm.prediction.importance",
     "load": "ggpm.persistence",
     "plotting": "ggpm.plotting",
+    "report": "ggpm.reporting",
     "save": "ggpm.persistence",
 }
 

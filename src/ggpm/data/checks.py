@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
@@ -138,6 +139,9 @@ def check_level(value: Any, name: str) -> None:
         raise ValueError(f"{name} must be one number between 0 and 1; got {value!r}.")
 
 
+LEAST_SPREAD = 1e-149  # a length scale a thousandth as large still has a square, and its inverse too
+
+
 def check_squares(X: NDArray[np.float64]) -> None:
     """Raise ValueError if squared distances between rows of X may overflow.
 
@@ -152,6 +156,24 @@ def check_squares(X: NDArray[np.float64]) -> None:
                 f"X must be of a size whose squares are finite; got values up to {np.abs(X).max():.3g}. Divide the "
                 "inputs by a constant."
             )
+
+
+def check_spreads(X: NDArray[np.float64], called: Callable[[int], str] = "column {}".format) -> None:
+    """Raise ValueError if squared distances between rows of X vanish in a column that is not constant.
+
+    >>> check_spreads(np.array([[0.0], [1e-200]]))
+    Traceback (most recent call last):
+    ...
+    ValueError: column 0 of X has values within 1e-200 of each other, whose squares are lost. Multiply it by a constant.
+    """
+    spread = np.ptp(X, axis=0) if len(X) else np.zeros(X.shape[1])
+    lost = np.flatnonzero((spread > 0) & (spread < LEAST_SPREAD))
+    if lost.size:
+        j = int(lost[0])
+        raise ValueError(
+            f"{called(j)} of X has values within {spread[j]:.3g} of each other, whose "
+            "squares are lost. Multiply it by a constant."
+        )
 
 
 def check_labels(y: NDArray) -> None:

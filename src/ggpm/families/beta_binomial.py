@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit, log_expit
 
-from ggpm.families.base import Array, Bounds, ScalarFamily
+from ggpm.families.base import Array, Bounds
 from ggpm.families.binomial import Binomial
-from ggpm.families.special.rising import expected_second, log_polya, log_rising
+from ggpm.families.special import SoftplusTerms
+from ggpm.families.special.rising import expected_second, log_polya, log_polya_and_slopes, log_rising
 
 _TINY = 1e-290  # a or b below it is set to it: the probability is about to underflow to zero
 
@@ -43,9 +44,6 @@ class BetaBinomial(Binomial):
     array([0.2, 0.2])
     """
 
-    # the binomial's is of another density
-    log_prob_and_score = ScalarFamily.log_prob_and_score
-
     _phi_ndims = (0,)
 
     def __init__(self, phi: float = 10.0, phi_bounds: Bounds = (1e-3, 1e6)):
@@ -54,6 +52,12 @@ class BetaBinomial(Binomial):
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
         return log_polya(y, np.stack([log_expit(xi), log_expit(-xi)], axis=-1), np.asarray(self.phi, dtype=float))
+
+    def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        logistic = SoftplusTerms(xi)
+        log_pi = -np.stack([logistic.mirrored, logistic.value], axis=-1)
+        value, c = log_polya_and_slopes(y, log_pi, float(self.phi))
+        return value, logistic.complement * c[..., 0] - logistic.slope * c[..., 1]
 
     def _terms(self, xi: Array, y: Array) -> tuple[Array, Array, tuple[Array, ...], tuple[Array, ...]]:
         """p, q, and the derivatives of L(k, a) and L(N - k, b) in log a and log b."""

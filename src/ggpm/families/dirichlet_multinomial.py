@@ -8,7 +8,7 @@ from ggpm.families.base import Array, Bounds, Family
 from ggpm.families.curvature import Blocks, Marginals
 from ggpm.families.multinomial import Multinomial
 from ggpm.families.special import log_softmax, sum_of_others
-from ggpm.families.special.rising import expected_second, log_polya, log_rising
+from ggpm.families.special.rising import expected_second, log_polya, log_polya_and_slopes, log_rising
 
 _TINY = 1e-290  # alpha below it is set to it: the share is about to underflow to zero
 
@@ -43,7 +43,6 @@ class DirichletMultinomial(Multinomial):
     """
 
     # the multinomial's are of another density
-    log_prob_and_u = Family.log_prob_and_u
     expected_log_prob_factorised = Family.expected_log_prob_factorised  # type: ignore[assignment]
 
     _phi_ndims = (0,)
@@ -69,6 +68,11 @@ class DirichletMultinomial(Multinomial):
     def u(self, eta: Array, y: Array) -> Array:
         pi, c, _, _ = self._terms(eta, y)
         return c - pi * c.sum(axis=-1, keepdims=True)
+
+    def log_prob_and_u(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        log_pi = log_softmax(eta)
+        value, c = log_polya_and_slopes(y, log_pi, float(self.phi))
+        return value, c - np.exp(log_pi) * c.sum(axis=-1, keepdims=True)
 
     def _expected_w(self, eta: Array, y: Array) -> tuple[Array, Array, Array]:
         log_pi = log_softmax(eta)

@@ -65,6 +65,7 @@ class MultivariateGaussian(Gaussian):
         out._columns = out.latent_dim = d
         out._flat = np.ndim(y) == 1
         if self.phi is None:
+            _refuse_collinear(rows)
             out.phi = _half_covariance(rows, weight)
             out._sizes = np.sqrt(np.diag(out.phi))
             if np.array_equal(self.phi_bounds, DEFAULT_BOUNDS):
@@ -193,6 +194,29 @@ class MultivariateGaussian(Gaussian):
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         return self.decode(eta + rng.standard_normal(eta.shape) @ self._L.T)
+
+
+# Least eigenvalue of the correlations: that of a column which is others to a millionth of its spread. At a hundred
+# thousandth fits are as good as any; at a millionth the search ends where there is nothing but noise (measured).
+COLLINEAR = 1e-12
+
+
+def _refuse_collinear(rows: Array) -> None:
+    """Raise ValueError where a column of y is a combination of the others: then no density of them exists."""
+    apart = rows - rows.mean(axis=0)
+    spread = np.sqrt(np.mean(apart**2, axis=0))
+    told = np.flatnonzero(spread > 0)  # of a constant column nothing but its noise is learned
+    if len(rows) <= len(told) + 1 or len(told) < 2:
+        return
+    scaled = apart[:, told] / spread[told]
+    w, Q = np.linalg.eigh(scaled.T @ scaled / len(rows))
+    if w[0] < COLLINEAR:
+        among = told[np.abs(Q[:, 0]) > 1e-3]
+        raise ValueError(
+            f"columns {', '.join(map(str, among))} of y are collinear: one of them follows from the others, so that "
+            "their noise has no density. Leave one of them out and compute it from the predictions of the others, or "
+            "give the noise, MultivariateGaussian(phi=matrix, phi_bounds='fixed')."
+        )
 
 
 def _half_covariance(rows: Array, weight: Array | None) -> Array:

@@ -291,6 +291,10 @@ class Codes(Support):
         return (best != y).astype(float)
 
 
+# Part of a full turn that angles must be known to: beyond 4e9 turns doubles are further apart
+LEAST_OF_A_TURN = 1e-6
+
+
 @dataclass(frozen=True)
 class Circle(Support):
     """Angles; the density is per unit of angle, ``period`` units to the full turn.
@@ -318,7 +322,16 @@ class Circle(Support):
     encoded_period: float | None = None
 
     def validate(self, y: Any) -> Array:
-        return _vector(y, "angles")
+        out = _vector(y, "angles")
+        apart = np.spacing(np.max(np.abs(out), initial=0.0))
+        if apart > LEAST_OF_A_TURN * self.period:
+            i = int(np.argmax(np.abs(out)))
+            raise ValueError(
+                f"angles must be numbers with digits left after whole turns of {self.period:g} are taken away; got "
+                f"{out[i]:g} in row {i}, where neighbouring numbers are {apart:.2g} apart. Take angles modulo a turn "
+                "before they are added up, or check the unit."
+            )
+        return out
 
     def check_encoding(self, encode: Callable[[Any], Array]) -> None:
         zero, quarter = np.ravel(encode(np.array([0.0, self.period / 4])))

@@ -45,15 +45,35 @@ class VonMisesDirectionConcentration(VonMises):
     parameters = ("direction", "direction", "concentration")
     latent_variance = (1.0, 1.0, 1.0)
 
-    def _theta(self, eta: Array) -> tuple[Array, Array, Array]:
-        """theta (..., 2), its Jacobian (..., 2, 3) and second derivatives (..., 2, 3, 3)."""
-        e, q = eta[..., :2], 1.0 + np.sum(eta[..., :2] ** 2, axis=-1)
+    @staticmethod
+    def _theta(eta: Array) -> tuple[Array, Array, Array]:
+        """theta (..., 2), and what its derivatives are made of: g = exp(c)/sqrt(q) and q = 1 + a² + b²."""
+        a, b = eta[..., 0], eta[..., 1]
+        q = 1.0 + a * a + b * b
         g = np.exp(eta[..., 2]) / np.sqrt(q)
-        unit = e / np.sqrt(q)[..., None]  # p_k/p = -unit_k/sqrt(q) for p = q^-1/2
-        eye, root = np.eye(2), np.sqrt(q)[..., None]
+        theta = np.empty((*g.shape, 2))
+        np.multiply(g, a, out=theta[..., 0])
+        np.multiply(g, b, out=theta[..., 1])
+        return theta, g, q
+
+    @staticmethod
+    def _pulled(eta: Array, theta: Array, g: Array, q: Array, u: Array) -> Array:
+        """J^T u for u (..., 2), J the Jacobian of theta: g (I - e e^T/q) for e = (a, b), and theta for c."""
+        a, b = eta[..., 0], eta[..., 1]
+        along = (a * u[..., 0] + b * u[..., 1]) / q
+        out = np.empty((*along.shape, 3))
+        np.multiply(g, u[..., 0] - along * a, out=out[..., 0])
+        np.multiply(g, u[..., 1] - along * b, out=out[..., 1])
+        np.add(theta[..., 0] * u[..., 0], theta[..., 1] * u[..., 1], out=out[..., 2])
+        return out
+
+    def _jets(self, eta: Array) -> tuple[Array, Array, Array]:
+        """theta (..., 2), its Jacobian (..., 2, 3) and second derivatives (..., 2, 3, 3)."""
+        theta, g, q = self._theta(eta)
+        e, root, eye = eta[..., :2], np.sqrt(q)[..., None], np.eye(2)
+        unit = e / root  # p_k/p = -unit_k/sqrt(q) for p = q^-1/2
         p1 = -unit / root
         p2 = (3.0 * unit[..., :, None] * unit[..., None, :] - eye) / (root**2)[..., None]
-        theta = g[..., None] * e
         J = np.empty((*theta.shape, 3))
         J[..., :2] = g[..., None, None] * (eye + e[..., :, None] * p1[..., None, :])
         J[..., 2] = theta
@@ -80,7 +100,7 @@ class VonMisesDirectionConcentration(VonMises):
         # delta_ik p_lm + delta_il p_km + delta_im p_kl + e_i p_klm, contracted with W_kl
         both = 2.0 * np.einsum("...il,...lm->...im", W, p2)
         out[..., :2] = g[..., None, None] * (both + eye * W_p2[..., None, None] + e[..., :, None] * W_p3[..., None, :])
-        _, J, H = self._theta(eta)
+        _, J, H = self._jets(eta)
         out[..., 2] = np.einsum("...kl,...ikl->...i", W, H[..., :2, :2])
         # every derivative in c leaves theta as it is
         out += 2.0 * np.einsum("...k,...ikm->...im", V[..., 2, :2], H[..., :2, :]) + V[..., 2, 2, None, None] * J
@@ -88,7 +108,6 @@ class VonMisesDirectionConcentration(VonMises):
 
     # ---- density -----------------------------------------------------------------------------------------
     # those of `VonMises` are of another latent
-    log_prob_and_u = Family.log_prob_and_u
     u_and_U = Family.u_and_U  # type: ignore[assignment]
 
     def natural(self, eta: Array) -> tuple[Array, Array]:
@@ -99,11 +118,16 @@ class VonMisesDirectionConcentration(VonMises):
         return super().log_prob(self._theta(eta)[0], y)
 
     def u(self, eta: Array, y: Array) -> Array:
-        theta, J, _ = self._theta(eta)
-        return np.einsum("...i,...ik->...k", super().u(theta, y), J)
+        theta, g, q = self._theta(eta)
+        return self._pulled(eta, theta, g, q, super().u(theta, y))
+
+    def log_prob_and_u(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        theta, g, q = self._theta(eta)
+        value, u = super().log_prob_and_u(theta, y)
+        return value, self._pulled(eta, theta, g, q, u)
 
     def U(self, eta: Array, y: Array, expected: bool = False) -> Blocks:  # type: ignore[override]
-        theta, J, H = self._theta(eta)
+        theta, J, H = self._jets(eta)
         inner = super().U(theta, y).dense()
         out = np.einsum("...ik,...ij,...jl->...kl", J, inner, J, optimize=True)
         if not expected:
@@ -111,7 +135,7 @@ class VonMisesDirectionConcentration(VonMises):
         return Blocks(out)
 
     def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
-        theta, J, H = self._theta(eta)
+        theta, J, H = self._jets(eta)
         dense, U = V.dense(), super().U(theta, y).dense()
         JV = J @ dense
         # <V, U> = <J V J^T, U_theta> - sum_i u_i <V, H_i>

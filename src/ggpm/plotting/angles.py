@@ -8,9 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ggpm.plotting._common import (
-    BAND,
-    MEAN,
-    POINTS,
     axes_for,
     check_kind,
     feature_index,
@@ -21,6 +18,7 @@ from ggpm.plotting._common import (
     predictive_of,
     target_name,
 )
+from ggpm.plotting.style import BAND, MEAN, POINTS
 
 
 def plot_angles(

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ggpm.plotting._common import BAND, COLOURS, MEAN, axes_for, legend_beside
+from ggpm.plotting._common import axes_for, legend_beside
+from ggpm.plotting.style import BAND, COLOURS, MEAN
 from ggpm.prediction.calibration import coverage_depth
 from ggpm.prediction.description import hyperparameter_names
 

@@ -8,8 +8,6 @@ import numpy as np
 
 from ggpm.data.text import Hint, Message
 from ggpm.plotting._common import (
-    COLOURS,
-    POINTS,
     axes_for,
     check_kind,
     feature_index,
@@ -22,6 +20,7 @@ from ggpm.plotting._common import (
     predictive_of,
     target_name,
 )
+from ggpm.plotting.style import COLOURS, POINTS
 
 
 def plot_class_map(

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from ggpm.data.text import Hint, Message
-from ggpm.plotting import _ternary
+from ggpm.plotting import ternary
 from ggpm.plotting._common import (
-    MEAN,
-    POINTS,
     Array,
     axes_for,
     check_kind,
@@ -21,6 +19,7 @@ from ggpm.plotting._common import (
     points_of,
     predictive_of,
 )
+from ggpm.plotting.style import MEAN, POINTS
 from ggpm.prediction.predictive import Predictive
 from ggpm.prediction.regions import log_density
 
@@ -55,15 +54,15 @@ def plot_ternary(
     feature = feature_index(model, feature)
     grid, X = line_of(model, feature, n, limits)
     predictive = predictive_of(model, X)
-    _ternary.frame(ax, _parts(model))
+    ternary.frame(ax, _parts(model))
     points = points_of(model, data)
     scale = {"cmap": "viridis", "vmin": grid[0], "vmax": grid[-1]}
     if points is not None:
-        xy = _ternary.project(_ternary.closed(points[1]))
+        xy = ternary.project(ternary.closed(points[1]))
         ax.scatter(*xy.T, c=points[0][:, feature], s=14, alpha=0.75, lw=0, zorder=3, **scale)
     from matplotlib.collections import LineCollection
 
-    path = _ternary.project(_ternary.closed(predictive.mean()))
+    path = ternary.project(ternary.closed(predictive.mean()))
     segments = list(np.stack([path[:-1], path[1:]], axis=1))
     ax.add_collection(LineCollection(segments, color="white", lw=5.5, zorder=4, capstyle="round"))
     line = LineCollection(segments, cmap="viridis", lw=3.2, zorder=5, capstyle="round")
@@ -98,16 +97,16 @@ def plot_ternary_density(
     predictive = predictive_of(model, X)
     values = _on_mesh(predictive, row)
     relative = np.exp(values - values.max())
-    ax.tricontourf(_ternary.mesh()[1], relative, levels=np.linspace(0.02, 1.0, 15), cmap="Blues", zorder=1)
+    ax.tricontourf(ternary.mesh()[1], relative, levels=np.linspace(0.02, 1.0, 15), cmap="Blues", zorder=1)
     for level, style in zip(sorted(levels), ("-", "--", ":", "-.")):
         _outline(ax, values, level, colors=[MEAN], linestyles=[style], linewidths=1.4, zorder=3)
         ax.plot([], [], style, color=MEAN, label=f"{level:.0%}")
-    mean = _ternary.project(_ternary.closed(predictive.mean()[row][None]))[0]
+    mean = ternary.project(ternary.closed(predictive.mean()[row][None]))[0]
     ax.plot(*mean, "o", color="white", mec=MEAN, ms=7, mew=1.6, zorder=5, label="mean")
     points = points_of(model, data)
     if points is not None:
-        ax.plot(*_ternary.project(_ternary.closed(points[1])).T, ".", color=POINTS, ms=3, alpha=0.4, zorder=2)
-    _ternary.frame(ax, _parts(model))
+        ax.plot(*ternary.project(ternary.closed(points[1])).T, ".", color=POINTS, ms=3, alpha=0.4, zorder=2)
+    ternary.frame(ax, _parts(model))
     ax.legend(loc="upper left", frameon=False, fontsize="small", title="highest density", title_fontsize="small")
     return ax
 
@@ -131,7 +130,7 @@ def _parts(model: Any) -> list[str]:
 def _on_mesh(predictive: Any, row: int) -> Array:
     """Log density of one row on the triangle's mesh."""
     one = Predictive(predictive.family, predictive.latent_mean[row : row + 1], predictive.latent_cov[row : row + 1])
-    return log_density(one, _ternary.mesh()[0][:, None, :])[:, 0]
+    return log_density(one, ternary.mesh()[0][:, None, :])[:, 0]
 
 
 def _outline(ax: Any, values: Array, level: float, **style: Any) -> None:
@@ -140,4 +139,4 @@ def _outline(ax: Any, values: Array, level: float, **style: Any) -> None:
     order = np.argsort(-values)
     share = np.cumsum(weight[order]) / weight.sum()
     threshold = values[order[min(int(np.searchsorted(share, level)), len(order) - 1)]]
-    ax.tricontour(_ternary.mesh()[1], values, levels=[threshold], **style)
+    ax.tricontour(ternary.mesh()[1], values, levels=[threshold], **style)

@@ -9,10 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.plotting._common import (
-    BAND,
-    COLOURS,
-    MEAN,
-    POINTS,
     axes_for,
     feature_index,
     feature_name,
@@ -22,6 +18,7 @@ from ggpm.plotting._common import (
     predictive_of,
     target_name,
 )
+from ggpm.plotting.style import BAND, COLOURS, MEAN, POINTS
 
 Array = NDArray[np.float64]
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ggpm.plotting._common import (
-    BAND,
-    COLOURS,
-    MEAN,
-    POINTS,
     axes_for,
     check_kind,
     feature_index,
@@ -20,6 +16,7 @@ from ggpm.plotting._common import (
     predictive_of,
     target_name,
 )
+from ggpm.plotting.style import BAND, COLOURS, MEAN, POINTS
 
 
 def plot_bands(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, polygamma
+from scipy.special import gammaln
 
 from ggpm.data.rows import batches
-from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, stirling_error
+from ggpm.families.special.log_gamma import LogGamma1p
+from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, moderate, stirling_error
 
 Array = NDArray[np.float64]
 
@@ -50,10 +51,10 @@ def _large(a: Array, y: Array) -> tuple[Array, Array, Array]:
 
 def _small(a: Array, y: Array) -> tuple[Array, Array, Array]:
     # a/(a + 0) = 1 is taken out: the rest has no pole at a = 0
-    some, top, low = y > 0, a + np.maximum(y, 1.0), 1.0 + a
-    d0 = a * (digamma(top) - digamma(low))
-    d1 = a * a * (polygamma(1, top) - polygamma(1, low))
-    d2 = a**3 * (polygamma(2, top) - polygamma(2, low))
+    some, top, low = y > 0, LogGamma1p(a + np.maximum(y - 1.0, 0.0)), LogGamma1p(a)
+    d0 = a * (top.digamma - low.digamma)
+    d1 = a * a * (top.trigamma - low.trigamma)
+    d2 = a**3 * (top.tetragamma - low.tetragamma)
     return np.where(some, 1.0 + d0, 0.0), np.where(some, d0 + d1, 0.0), np.where(some, d0 + 3.0 * d1 + d2, 0.0)
 
 
@@ -78,6 +79,29 @@ def log_polya(y: Array, log_pi: Array, phi: Array) -> Array:
     factorials = np.where(y > 0, log_factorial_remainder(np.maximum(y, 1.0)), 0.0).sum(axis=-1)
     value = log_factorial_remainder(Nc) - factorials + parts.sum(axis=-1) - whole - fit
     return np.where(some, value, 0.0)
+
+
+def log_polya_and_slopes(y: Array, log_pi: Array, phi: float) -> tuple[Array, Array]:
+    """`log_polya`, and the first of `log_rising` at (phi pi_j, y_j), (..., d): what many nodes of the latent need.
+
+    >>> value, c = log_polya_and_slopes(np.array([[1.0, 0.0]]), np.log([[0.25, 0.75]]), 2.0)
+    >>> np.exp(value).round(12), c.round(12) + 0.0
+    (array([0.25]), array([[1., 0.]]))
+    """
+    N, some, one_less = y.sum(axis=-1), y > 0, np.maximum(y - 1.0, 0.0)
+    alpha = np.maximum(phi * np.exp(log_pi), 1e-290)
+    low, top = LogGamma1p(alpha), LogGamma1p(alpha + one_less)
+    # a/(a + 0) = 1 is taken out of both: the rest has no pole at a = 0
+    rise = np.where(some, top.value - low.value + log_pi + np.log(phi), 0.0)
+    constant = gammaln(N + 1.0) - gammaln(y + 1.0).sum(axis=-1) - (gammaln(N + phi) - gammaln(phi))
+    value = constant + rise @ np.ones(y.shape[-1])
+    slope = np.where(some, 1.0 + alpha * (top.digamma - low.digamma), 0.0)
+    good = np.broadcast_to(moderate(N + phi), value.shape)
+    if not good.all():
+        counts, shares = (np.broadcast_to(v, slope.shape)[~good] for v in (y, log_pi))
+        value[~good] = log_polya(counts, shares, np.asarray(phi, dtype=float))
+        slope[~good] = log_rising(np.maximum(phi * np.exp(shares), 1e-290), counts)[0]
+    return value, slope
 
 
 def log_factorial_remainder(n: Array) -> Array:
@@ -125,9 +149,10 @@ def stirling_jet(k: Array) -> tuple[Array, Array, Array]:
     large, big, low = k >= _LARGE, np.maximum(k, _LARGE), np.minimum(k, _LARGE)
     far = [sum(c * (1.0 - p) ** j * big ** (1.0 - p) for p, c in _SERIES) for j in range(3)]
     # log k - psi(k) and its derivatives, the poles at zero taken out
-    d0 = 1.0 + low * (np.log(low) - digamma(1.0 + low))
-    d1 = low - 1.0 - low**2 * polygamma(1, 1.0 + low)
-    d2 = 2.0 - low - low**3 * polygamma(2, 1.0 + low)
+    gamma = LogGamma1p(low)
+    d0 = 1.0 + low * (np.log(low) - gamma.digamma)
+    d1 = low - 1.0 - low**2 * gamma.trigamma
+    d2 = 2.0 - low - low**3 * gamma.tetragamma
     return (
         np.where(large, far[0], d0),
         np.where(large, far[1], d0 + d1),

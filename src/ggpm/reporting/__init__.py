@@ -1,0 +1,72 @@
+"""A finished analysis as one file to hand on: `report` writes an HTML page without a network, and its JSON twin.
+
+`facts.py` collects the numbers (the twin is exactly these), `figures.py` draws, `words.py` finds the sentences, and
+`page.html` lays them out; it escapes every value, so that names and labels are text whatever they contain.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ggpm.data.checks import check_level
+from ggpm.data.files import replacing
+from ggpm.reporting.facts import collect
+
+__all__ = ["report"]
+
+
+def report(
+    model: Any, X: Any, y: Any, path: str | os.PathLike, *, offset: Any = None, level: float = 0.9,
+    title: str | None = None, command: str | None = None,
+) -> Path:  # fmt: skip
+    """One self-contained HTML file about a fitted model and how it does on rows that it has not seen.
+
+    A verdict against the best constant and a linear model, the data, the model in words with its hyperparameters,
+    predictions and effects, coverage and scores, the worst rows, how far the new rows lie from the training ones, and
+    what is needed to repeat it. A file of the same name that ends in ``.json`` has all of its numbers.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    X, y : inputs and outputs that were not used in `fit`
+    path : where the page is written; ``.json`` takes the place of its ending for the twin
+    offset : as in `predict`
+    level : probability of credible regions
+    title : heading of the page
+    command : what made it, for the record; None: the call in Python
+
+    Returns
+    -------
+    path of the page
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, ggpm
+    >>> x = np.arange(24.0)[:, None]
+    >>> model = ggpm.GGPRegressor("poisson").fit(x[::2], np.arange(24)[::2])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = report(model, x[1::2], np.arange(24)[1::2], f"{folder}/counts.html")
+    ...     page.name, sorted(p.name for p in page.parent.iterdir())
+    ('counts.html', ['counts.html', 'counts.json'])
+    """
+    check_level(level, "level")
+    out = Path(path)
+    if out.suffix.lower() == ".json":
+        raise ValueError(f"path must be that of the page, such as report.html; got {out.name}, the name of its twin.")
+    if not out.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {out.parent} to write the report into.")
+    facts = collect(model, X, y, offset=offset, level=level, command=command)
+    from ggpm.reporting.figures import draw
+    from ggpm.reporting.page import render
+
+    pictures = draw(model, X, y, offset=offset, level=level)
+    heading = title or f"{facts['model']['family']} model of {facts['data']['target']}"
+    with replacing(out) as temporary:
+        temporary.write_text(render(heading, facts, pictures), encoding="utf-8")
+    with replacing(out.with_suffix(".json")) as temporary:
+        temporary.write_text(json.dumps({"title": heading, **facts}, indent=1, allow_nan=False), encoding="utf-8")
+    return out

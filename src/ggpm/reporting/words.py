@@ -1,0 +1,118 @@
+"""Sentences of a report: what the family is, what the kernel says, and the verdict."""
+
+from __future__ import annotations
+
+from inspect import getdoc
+from typing import Any
+
+import numpy as np
+from sklearn.gaussian_process import kernels as sk
+
+from ggpm.families.base import Family
+from ggpm.kernels.columns import Category, Cyclic, On, Sphere, summands
+from ggpm.kernels.scaled import Additive, Scaled
+
+SMOOTHNESS = {0.5: "rough", 1.5: "once differentiable", 2.5: "twice differentiable"}
+
+
+def family_in_words(family: Family) -> str:
+    """First sentence of the family's documentation.
+
+    >>> from ggpm.families import Poisson
+    >>> family_in_words(Poisson()).startswith("Counts")
+    True
+    """
+    text = getdoc(type(family)) or type(family).__name__
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def kernel_in_words(kernel: sk.Kernel) -> str:
+    """A kernel as a sentence: what functions it makes of which columns.
+
+    >>> kernel_in_words(sk.ConstantKernel(4.0) * sk.RBF(2.0) + sk.WhiteKernel(0.1))
+    'a smooth function of all columns with length scale 2, of standard deviation 2; plus noise of every row, of \
+standard deviation 0.316'
+    """
+    return "; plus ".join(_term(part) for part in summands(kernel))
+
+
+def _term(kernel: sk.Kernel) -> str:
+    scale, parts = 1.0, []
+    for factor in _factors(kernel):
+        if isinstance(factor, sk.ConstantKernel):
+            scale *= factor.constant_value
+        else:
+            parts.append(factor)
+    sd = f", of standard deviation {np.sqrt(scale):.3g}"
+    if not parts:
+        return f"a level that all rows share{sd}"
+    if len(parts) == 1 and isinstance(parts[0], sk.WhiteKernel):
+        return f"noise of every row, of standard deviation {np.sqrt(scale * parts[0].noise_level):.3g}"
+    return " times ".join(_function(part, "all columns") for part in parts) + sd
+
+
+def _factors(kernel: sk.Kernel) -> list[sk.Kernel]:
+    return [*_factors(kernel.k1), *_factors(kernel.k2)] if isinstance(kernel, sk.Product) else [kernel]
+
+
+def _function(kernel: sk.Kernel, of: str) -> str:
+    """One factor of a product, a function of some columns."""
+    if isinstance(kernel, On):
+        columns = kernel.columns if isinstance(kernel.columns, list | tuple) else [kernel.columns]
+        return _function(kernel.kernel, ", ".join(map(str, columns)))
+    if isinstance(kernel, Scaled):
+        return _function(kernel.kernel, of) + " in units of their spread"
+    if isinstance(kernel, Category):
+        columns = kernel.columns if isinstance(kernel.columns, list | tuple) else [kernel.columns]
+        return f"a level for each {', '.join(map(str, columns))}"
+    if isinstance(kernel, Cyclic):
+        return f"a cycle of {of} with period {kernel.period:.4g} and length scale {kernel.length_scale:.3g}"
+    if isinstance(kernel, Sphere):
+        return f"a function on the globe of {of} with length scale {kernel.length_scale:.3g} radii"
+    if isinstance(kernel, Additive):
+        return f"a sum of functions of each of {of} with length scale {kernel.length_scale:.3g}"
+    if isinstance(kernel, sk.DotProduct):
+        return f"a linear function of {of}"
+    if isinstance(kernel, sk.RBF):  # Matérn kernels are RBFs in scikit-learn
+        nu = kernel.nu if isinstance(kernel, sk.Matern) else np.inf
+        how = "smooth" if np.isinf(nu) else SMOOTHNESS.get(nu, f"Matérn {nu:g}")
+        lengths = np.atleast_1d(kernel.length_scale)
+        shown = ", ".join(f"{length:.3g}" for length in lengths[:8]) + (", ..." if len(lengths) > 8 else "")
+        return f"a {how} function of {of} with length scale{'s' if len(lengths) > 1 else ''} {shown}"
+    return f"{kernel} of {of}"
+
+
+def verdict(family: Family, trust: dict[str, Any], simpler: list[dict[str, Any]]) -> list[str]:
+    """Three sentences: better than simpler models or not, how far off, and whether its regions keep their promise."""
+    density, error = trust["log_density"], trust["error"]
+    per_row = f"{density['mean']:.3g} ± {density['standard_error']:.2g} nats per held-out row"
+    if simpler:
+        gains = " and ".join(
+            f"{_compared(s['gain'], s['gain_standard_error'])} the {_CALLED[s['name']]}" for s in simpler
+        )
+        first = f"The log predictive density is {per_row}: {gains}."
+    else:
+        first = f"The log predictive density is {per_row}; the training rows are not at hand to fit simpler models to."
+    second = f"Predictions are off by {error['mean']:.3g} ± {error['standard_error']:.2g} ({trust['error_name']})."
+    level, found = trust["level"], trust["coverage_at_level"]
+    entry = next(c for c in trust["coverage"] if c["level"] == level)
+    return [first, second, _on_coverage(level, found, entry["standard_error"], family.finite)]
+
+
+_CALLED = {"constant": "best constant", "linear": "linear model"}
+
+
+def _compared(gain: float, error: float) -> str:
+    if abs(gain) <= 2 * error:
+        return f"not to be told from (gain {gain:+.2g} ± {error:.2g})"
+    return f"{'better' if gain > 0 else 'worse'} by {abs(gain):.2g} ± {error:.2g} than"
+
+
+def _on_coverage(level: float, found: float, error: float, finite: bool) -> str:
+    """Whether the share of rows within their regions is what was promised, up to chance."""
+    said = f"Regions of {level:.0%} hold {found:.0%} of the held-out rows"
+    if found < level - 2 * error:
+        return f"{said}, fewer than promised: the model is too sure of itself."
+    if found > level + 2 * error and not finite:
+        return f"{said}, more than promised: they are wider than they need be."
+    return f"{said}, as promised up to chance: they can be trusted here."
