@@ -111,7 +111,7 @@ class Integrand:
         """Values at e, (..., n); ``eta`` are the latents there, where they are at hand."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             value = self.family.log_prob(self.eta(e) if eta is None else eta, self.y)
-            value = value - 0.5 * np.square(e).sum(axis=-1)
+            value = value - 0.5 * (np.square(e) @ np.ones(e.shape[-1]))
         return np.where(np.isfinite(value), value, -np.inf) + self.constant
 
 
