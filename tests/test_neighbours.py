@@ -426,11 +426,13 @@ def test_estimators_save_load_pickle_and_leave_one_out(tmp_path):
     labels = np.array(["a", "b", "c"])[(3 * X[:, 0]).astype(int)]
     kernel = ConstantKernel(2.0) * Matern(0.5, nu=1.5)
     models = [
-        GGPRegressor("von_mises", kernel, neighbours=10).fit(X, rng.vonmises(6 * X[:, 0], 5.0)),
+        GGPRegressor("von_mises", kernel, neighbours=10, inference="laplace").fit(X, rng.vonmises(6 * X[:, 0], 5.0)),
         GGPClassifier(kernel, neighbours=Neighbours(10, leaf=8), inference="variational", optimizer=None).fit(
             X, labels
         ),
-        GGPOrdinalClassifier(kernel, neighbours=10, order=["a", "b", "c"], optimizer=None).fit(X, labels),
+        GGPOrdinalClassifier(kernel, neighbours=10, order=["a", "b", "c"], inference="laplace", optimizer=None).fit(
+            X, labels
+        ),
     ]
     for model in models:
         mean, cov = model.predict_latent(X[:7] + 0.01)

@@ -44,11 +44,11 @@ def test_priors_stop_the_scale_of_separable_classes_and_can_be_switched_off():
     )  # fmt: skip
 
 
-def test_no_default_prior_where_the_user_chose_the_kernel_or_y_has_a_unit():
+def test_no_default_prior_where_the_user_chose_the_kernel():
     X, y = separable()
     a, b = (GGPClassifier(1.0 * RBF(1.0, (0.1, 10)), priors=p).fit(X, y).theta_ for p in ("auto", None))
     np.testing.assert_array_equal(a, b)
-    a, b = (GGPRegressor(priors=p).fit(X, 1e3 * X[:, 0]).theta_ for p in ("auto", None))
+    a, b = (GGPRegressor(kernel=1.0 * RBF(), priors=p).fit(X, 1e3 * X[:, 0]).theta_ for p in ("auto", None))
     np.testing.assert_array_equal(a, b)
 
 

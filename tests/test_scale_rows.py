@@ -383,7 +383,7 @@ def test_statistics_travel_up_a_tree_and_do_not_grow_with_the_rows(client, chunk
     from ggpm.fields.inducing.passes import sites_pass
 
     X, y = winds(20 * chunk)
-    fitted = fixed(8).fit(X, y).fit_
+    fitted = fixed(8).set_params(inference="laplace").fit(X, y).fit_
     model = fitted.approximate().process.model
     rows, _ = dask_rows(da.from_array(X, chunks=(chunk, 2)), da.from_array(y, chunks=chunk))
     rows = rows.prepared(Preparation(Columns(2), rows.n_rows, family=model.family))

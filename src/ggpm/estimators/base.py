@@ -41,6 +41,7 @@ from ggpm.fields.neighbours.field import NeighboursField
 from ggpm.kernels import resolve_kernel, shorter_starts, used_columns
 from ggpm.learning import priors
 from ggpm.learning.choice import AUTO, choose, name_of
+from ggpm.learning.contest import Contest, choose_kernel
 from ggpm.learning.fit import NO_MODE, Fit, Search, SearchOutcome, learn, learn_in_samples
 from ggpm.learning.objective import Evidence
 from ggpm.prediction.loo import LeaveOneOut, leave_groups_out, leave_one_out
@@ -70,6 +71,9 @@ class GGP(Predicting, Judging, BaseEstimator):
         verbose: int = 0,
         priors: Any = "auto",
         neighbours: Any = None,
+        averaging: str = "auto",
+        budget: float | None = None,
+        n_jobs: int | None = None,
     ):
         self.kernel = kernel
         self.inference = inference
@@ -81,6 +85,9 @@ class GGP(Predicting, Judging, BaseEstimator):
         self.verbose = verbose
         self.priors = priors
         self.neighbours = neighbours
+        self.averaging = averaging
+        self.budget = budget
+        self.n_jobs = n_jobs
 
     # ---- fitting -----------------------------------------------------------------------------------------------
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None) -> Self:
@@ -136,6 +143,8 @@ class GGP(Predicting, Judging, BaseEstimator):
             self.feature_names_in_ = np.array(fit.columns.names, dtype=object)
         if fit.target.classes is not None:
             self.classes_ = fit.target.classes
+        if fit.search is not None:
+            self.search_ = fit.search
         if isinstance(fit.posterior, InducingPosterior):
             self.inducing_inputs_ = fit.posterior.Z
 
@@ -196,34 +205,48 @@ class GGP(Predicting, Judging, BaseEstimator):
         check_consistent_length(X, encoded)
         if weight is not None:
             family, encoded = Weighted.join(family, encoded, weight)
-        kernels = self._kernels(family, X, columns, weight)
         told = columns, target_of(y, classes), offset_name(offset)
         offset = as_offset(offset, len(X), family.latent_dim) + family.origin
+        dense = DenseField(X, encoded, offset)
+        chosen = self._chosen(family, dense, columns, weight)
+        kernels = self._kernels(family, X, columns, weight) if chosen is None else chosen.winner.kernels
         if self.neighbours is not None:
             settings = self.neighbours if isinstance(self.neighbours, Neighbours) else Neighbours(self.neighbours)
             rows = NeighboursField(X, encoded, offset, settings, kernels)
-            return self._learned_by_neighbours(self._evidence(family, kernels, rows), rows).fit(*told)
-        dense = DenseField(X, encoded, offset)
-        fit = self._learned(self._evidence(family, kernels, dense)).fit(*told)
+            return self._learned_by_neighbours(self._evidence(family, kernels, rows, chosen), rows, chosen).fit(*told)
+        fit = self._learned(self._evidence(family, kernels, dense, chosen), chosen).fit(*told)
         dense.forget()
         if fit.found is not None:
             fit.found.process.forget()
         return fit
 
-    def _learned_by_neighbours(self, evidence: Evidence, rows: NeighboursField) -> SearchOutcome:
+    def _chosen(self, family: Family, rows: DenseField, columns: Columns, weight: Array | None) -> Contest | None:
+        """Kernels and where their search starts, chosen from rows of some weight; None where that is not asked for."""
+        if self.kernel is not None or self.optimizer != "fmin_l_bfgs_b":
+            return None
+        state = check_random_state(0 if self.random_state is None else self.random_state)
+        pool = Evidence(family, [], rows, self._resolve_inference(family, rows), self.objective)
+        return choose_kernel(
+            pool, columns, weight, self.priors, seed=state.randint(2**31 - 1), budget=self.budget, n_jobs=self.n_jobs,
+            tell=None,
+        )  # fmt: skip
+
+    def _learned_by_neighbours(
+        self, evidence: Evidence, rows: NeighboursField, chosen: Contest | None
+    ) -> SearchOutcome:
         """Hyperparameters from all rows or some, with neighbours found again until they are near under them."""
         part, most = evidence, rows.settings.learn_rows
         if most is not None and most < rows.n_rows:
             state = check_random_state(0 if self.random_state is None else self.random_state)
             rng = np.random.default_rng(state.randint(2**31 - 1))
             part = evidence.sample(pick(rows.n_rows, most, rng))
-        learned = self._learned(part)
+        learned = self._learned(part, chosen)
         for _ in range(REARRANGED):
             field, kernels = learned.evidence.field, learned.evidence.kernels
             assert isinstance(field, NeighboursField)
             if field.suits(kernels):
                 break
-            more = self._learned(learned.evidence.with_field(replace(field, kernels=kernels)))
+            more = self._learned(learned.evidence.with_field(replace(field, kernels=kernels)), chosen)
             learned = replace(more, n_iter=learned.n_iter + more.n_iter)
         if part is not evidence:
             near = learned.evidence.field.kernels  # type: ignore[attr-defined]
@@ -231,13 +254,16 @@ class GGP(Predicting, Judging, BaseEstimator):
             learned = replace(learned, evidence=whole, start=None)
         return learned
 
-    def _learned(self, evidence: Evidence) -> SearchOutcome:
+    def _learned(self, evidence: Evidence, chosen: Contest | None = None) -> SearchOutcome:
         """Hyperparameters from rows in memory."""
         if self.optimizer is None or not evidence.theta.size:
             return SearchOutcome(evidence)
         seed = check_random_state(self.random_state).randint(2**31 - 1) if self.n_restarts_optimizer else 0
-        others = shorter_starts(evidence.kernels[0], evidence.theta) if self.kernel is None else []
-        return learn(evidence, self._search(np.random.default_rng(seed)), others)
+        how = self._search(np.random.default_rng(seed))
+        if chosen is None:
+            others = shorter_starts(evidence.kernels[0], evidence.theta) if self.kernel is None else []
+            return learn(evidence, how, others)
+        return replace(learn(evidence, how, rows=chosen.winner.rows), search=chosen.table)
 
     def _fit_inducing(self, X: Any, y: Any, offset: Any, weight: Array | None) -> Fit:
         if self.inducing is None:
@@ -263,13 +289,16 @@ class GGP(Predicting, Judging, BaseEstimator):
         rng = np.random.default_rng(state.randint(2**31 - 1))
         sample = settings.sample(source.n_rows, rng)
         family, classes, rows, picked, weight = prepared(self, source, y, sample)
-        kernels = self._kernels(family, picked.X, source.columns, weight)
+        some = DenseField(picked.X, picked.y, picked.offset)
+        chosen = self._chosen(family, some, source.columns, weight)
+        kernels = self._kernels(family, picked.X, source.columns, weight) if chosen is None else chosen.winner.kernels
         if Z is None:
             Z = settings.choose(picked.X, kernels, int(rng.integers(2**31 - 1)))
-        evidence = self._evidence(family, kernels, InducingField(rows, Z, settings.jitter))
+        evidence = self._evidence(family, kernels, InducingField(rows, Z, settings.jitter), chosen)
         learned = SearchOutcome(evidence)
         if self.optimizer is not None:
             learned = learn_in_samples(evidence, settings, sample, self._search(rng))
+            learned = learned if chosen is None else replace(learned, search=chosen.table)
         given = getattr(X, "offset", None) if is_streamed(X) and offset is None else offset
         name = given if isinstance(given, str) else offset_name(given)
         return learned.fit(source.columns, Target(source.target_names, frames.kind_of(y), classes), name)
@@ -288,9 +317,11 @@ class GGP(Predicting, Judging, BaseEstimator):
             )
         return kernels
 
-    def _evidence(self, family: Family, kernels: list, field: Field) -> Evidence:
-        """The evidence to maximise."""
+    def _evidence(self, family: Family, kernels: list, field: Field, chosen: Contest | None) -> Evidence:
+        """The evidence to maximise, from where a contest ended."""
         evidence = Evidence(family, kernels, field, self._resolve_inference(family, field), self.objective)
+        if chosen is not None:
+            return chosen.winner.on(evidence)
         names = priors.names_of(kernels, family)
         evidence.priors = priors.resolve(self.priors, names, self.kernel is None, family, evidence.theta)
         return evidence

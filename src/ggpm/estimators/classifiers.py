@@ -183,6 +183,9 @@ class GGPOrdinalClassifier(_ClassifierBase):
         verbose: int = 0,
         priors: Any = "auto",
         neighbours: Any = None,
+        averaging: str = "auto",
+        budget: float | None = None,
+        n_jobs: int | None = None,
     ):
         self.order = order
         super().__init__(
@@ -196,6 +199,9 @@ class GGPOrdinalClassifier(_ClassifierBase):
             verbose=verbose,
             priors=priors,
             neighbours=neighbours,
+            averaging=averaging,
+            budget=budget,
+            n_jobs=n_jobs,
         )
 
     def _order(self, y: NDArray, given: list | None) -> NDArray:

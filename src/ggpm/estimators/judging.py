@@ -1,4 +1,4 @@
-"""What a fitted estimator says of itself: whether its Gaussian posterior is good enough."""
+"""What a fitted estimator says of itself: whether its Gaussian posterior is good enough, and its draws for ArviZ."""
 
 from __future__ import annotations
 
@@ -41,3 +41,43 @@ class Judging:
 
         check_is_fitted(self)
         return diagnose(self.fit_.approximate(), draws, random_state)
+
+    def to_arviz(
+        self, X: Any = None, y: Any = None, *, offset: Any = None, draws: int = 500, chains: int = 4,
+        random_state: Any = 0,
+    ) -> Any:  # fmt: skip
+        """Draws and data in ArviZ's form (extra: ``pip install ggpm[arviz]``), for its tables, checks and pictures.
+
+        ====================  ======================================================================================
+        posterior             ``eta``, the latent, joint over the rows; ``mean``, the expected y given it: of angles
+                              (cos, sin), of classes their probabilities
+        posterior_predictive  ``y``
+        log_likelihood        ``y``: log p(y_i | eta_i) of every row, from which ArviZ computes LOO and WAIC
+        observed_data         ``y`` as it was given; of classes their codes
+        constant_data         the columns of X
+        ====================  ======================================================================================
+
+        Draws are independent: chains are there because ArviZ's diagnostics ask for several. They are of the Gaussian
+        posterior at the learned hyperparameters; `diagnose` tells how good it is.
+
+        Parameters
+        ----------
+        X, y : rows, optional
+            By default the training rows, where the model holds them; others without y have no log_likelihood.
+        offset : of these rows
+        draws, chains : int
+        random_state : seed
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ggpm import GGPRegressor
+        >>> X = np.arange(8.0)[:, None]
+        >>> data = GGPRegressor("poisson").fit(X, np.arange(8)).to_arviz(draws=50)
+        >>> data.posterior["eta"].shape
+        (4, 50, 8, 1)
+        """
+        from ggpm.prediction.exchange import to_arviz
+
+        check_is_fitted(self)
+        return to_arviz(self, X, y, offset, draws, chains, random_state)

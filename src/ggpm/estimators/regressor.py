@@ -94,6 +94,9 @@ class GGPRegressor(RegressorMixin, GGP):
         verbose: int = 0,
         priors: Any = "auto",
         neighbours: Any = None,
+        averaging: str = "auto",
+        budget: float | None = None,
+        n_jobs: int | None = None,
     ):
         self.family = family
         super().__init__(
@@ -107,6 +110,9 @@ class GGPRegressor(RegressorMixin, GGP):
             verbose=verbose,
             priors=priors,
             neighbours=neighbours,
+            averaging=averaging,
+            budget=budget,
+            n_jobs=n_jobs,
         )
 
     def resolve_family(self, y: Any, weight: Array | None = None) -> tuple[Family, Array, None]:

@@ -161,6 +161,10 @@ class Process(ABC):
     def overlap(self, q: Any) -> float:
         """``sum_i <U_i, V_ii>``: with log_det and the energy it makes the Kullback-Leibler divergence."""
 
+    def uncertainty(self, q: Any) -> float:
+        """Standard error of the bound of q, where its log-determinant is an estimate."""
+        return 0.0
+
     def coupled_target(self, rule: Any, look: Any, q: Any) -> Natural | None:
         """A better target where factorised sites leave out a coupling that the likelihood has; None: none is known."""
         return None

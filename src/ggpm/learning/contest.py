@@ -12,30 +12,40 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from ggpm.data import frames
+from ggpm.data.columns import Columns
 from ggpm.families.base import Family
-from ggpm.families.weighted import Weighted
-from ggpm.kernels.candidates import Ingredients, Recipe, transferred
-from ggpm.learning.cavities import LEARNED, log_densities, without_blocks
-from ggpm.learning.objective import Evidence, WarmObjective, search
-from ggpm.learning.priors import Priors
-from ggpm.learning.search import Optimum
+from ggpm.kernels.candidates import Ingredients, Recipe
+from ggpm.learning.arena import Arena, Entry
+from ggpm.learning.choice import gaussian
+from ggpm.learning.objective import Evidence
+from ggpm.learning.priors import Priors, resolved
+from ggpm.sites import Laplace, Variational
 
-__all__ = ["Contest", "Finalist", "SearchTable", "Trial"]
+__all__ = ["Contest", "Finalist", "SearchTable", "Trial", "choose_kernel", "contest"]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
+LEAST_ROWS = 20  # below, differences between candidates are noise, and the plainest one is taken
 FIRST_ROWS, LAST_ROWS = 80, (150, 300)  # of the first rung; least and most of the last, between which it is a third
 SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, and on the last
-CLIMB_FTOL = 1e-4  # relative: differences that decide are a hundred times as large
+PLAINEST = Recipe(np.inf)
+SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
+PARTS = ("own", "linear", "additive", "noise")
+SURVIVORS = 2  # smoothnesses that reach the last rung
+FINALISTS = 3  # candidates that may be averaged
+BLOCKS = 10  # of consecutive rows, where there are times
+SHORTER = (5.0, 25.0)  # factors by which further starts have shorter length scales: fast waves are not noise
 
 
 @dataclass(frozen=True)
@@ -140,82 +150,154 @@ class Contest:
     table: SearchTable
     finalists: tuple[Finalist, ...]
 
+    @property
+    def winner(self) -> Finalist:
+        """The best finalist."""
+        return self.finalists[0]
 
-@dataclass(frozen=True)
-class Entry:
-    """A candidate as learned on some rows, with what it is judged by."""
 
-    recipe: Recipe
-    evidence: Evidence
-    """Of the rows of its rung, at the learned hyperparameters."""
-    optimum: Optimum
-    loo: Array
-    """Log density of each row without its block, (rows,)."""
-    log_evidence: float
-    weight: Array
-    seconds: float
+def score(entry: Entry) -> float:
+    """What candidates on the same rows are ordered by: the mean of leave-one-out density and evidence, per row.
+
+    Leave-one-out densities alone like parts that only interpolate, the evidence alone what happens to suit the priors.
+    """
+    return 0.5 * (entry.loo_mean + entry.evidence_mean)
+
+
+class Ring:
+    """A contest as it goes on: what was tried so far, and what time is left."""
+
+    def __init__(
+        self, arena: Arena, budget: float | None, n_jobs: int | None, tell: Callable[[str, int, float], None] | None
+    ):
+        self.arena, self.n_jobs, self.tell = arena, n_jobs, tell
+        self.until = np.inf if budget is None else time.perf_counter() + budget
+        self.entries: list[Entry] = []
+
+    def tried(self, jobs: Iterable[tuple], **climb: Any) -> list[Entry]:
+        """Entries of (recipe, rows, parent or None, start or None), best first; none where the time is over."""
+        jobs = [job for job in jobs if self.arena.offers(job[0])]
+        if self.n_jobs in (None, 1):
+            found = (self.arena.tried(*job, **climb) for job in jobs if self.has_time)
+        else:
+            found = Parallel(self.n_jobs)(delayed(self.arena.tried)(*job, **climb) for job in jobs if self.has_time)
+        out = []
+        for entry in found:
+            if entry is not None and np.isfinite(score(entry)):
+                out.append(entry)
+                self.entries.append(entry)
+                if self.tell is not None:
+                    self.tell(str(entry.recipe), len(self.entries), score(entry))
+        return sorted(out, key=lambda e: -score(e))
 
     @property
-    def loo_mean(self) -> float:
-        return float(self.weight @ self.loo / self.weight.sum())
+    def has_time(self) -> bool:
+        """Whether another candidate may be tried; the first one always is."""
+        return not self.entries or time.perf_counter() < self.until
 
-    @property
-    def evidence_mean(self) -> float:
-        """The optimum's value, log evidence and log density of the priors, per row."""
-        return float(self.optimum.value / self.weight.sum())
+    def outcome(self, last: Sequence[Entry], kept: Sequence[Entry]) -> Contest:
+        """The table, and the finalists among the entries of the last rung."""
+        best = sorted(last, key=lambda e: -score(e))
+        went_on = {id(entry) for entry in (*kept, best[0])}
+        trials = tuple(
+            Trial(
+                str(e.recipe), e.evidence.field.n_rows, e.loo_mean, e.evidence_mean, score(e), e.seconds,
+                id(e) in went_on,
+            )
+            for e in self.entries
+        )  # fmt: skip
+        return Contest(SearchTable(trials), tuple(_finalist(e) for e in best[:FINALISTS]))
 
 
-@dataclass(frozen=True)
-class Arena:
-    """All that candidates have in common: rows, family and site rule, what kernels are made of, and priors."""
+def _finalist(e: Entry) -> Finalist:
+    part = e.evidence
+    return Finalist(
+        str(e.recipe), part.kernels, part.family, part.priors, e.rows, e.loo, e.log_evidence,
+        e.optimum.inverse_hessian, e.seconds,
+    )  # fmt: skip
 
-    pool: Evidence
-    """On a dense field; its kernels do not matter."""
-    ingredients: Ingredients
-    priors_of: Callable[[Sequence[Any], Family, Array], Priors | None]
-    block: Rows | None
-    """Numbers of the blocks that are left out together, (n,); None: every row is one."""
 
-    def evidence(self, recipe: Recipe) -> Evidence:
-        """The evidence of all rows with the kernels of a recipe, where a search starts."""
-        variance = self.pool.family.latent_variance
-        variances = variance if isinstance(variance, tuple) else (variance,)
-        kernels = [self.ingredients.kernel(recipe, v) for v in variances]
-        out = Evidence(self.pool.family, kernels, self.pool.field, self.pool.rule)
-        out.priors = self.priors_of(kernels, out.family, out.theta)
-        return out
+def contest(
+    arena: Arena, *, seed: int = 0, budget: float | None = None, n_jobs: int | None = None,
+    tell: Callable[[str, int, float], None] | None = None,
+) -> Contest | None:  # fmt: skip
+    """The contest between all candidates that the columns offer, or None where not even the plainest can be learned.
 
-    def roles(self, recipe: Recipe, theta: Array) -> list[str]:
-        """Roles of all entries of theta, the family's included."""
-        variance = self.pool.family.latent_variance
-        count = len(variance) if isinstance(variance, tuple) else 1
-        names = [f"{j} {role}" for j in range(count) for role in self.ingredients.roles(recipe)]
-        return names + [f"phi {k}" for k in range(len(theta) - len(names))]
+    Parameters
+    ----------
+    arena : Arena
+    seed : int
+        Of the choice of rows.
+    budget : float, optional
+        Seconds after which no further candidate is tried.
+    n_jobs : int, optional
+        Candidates that are tried at the same time, as joblib counts them.
+    tell : function, optional
+        Called after every trial with the candidate's name, the number of trials, and the score.
+    """
+    n = arena.pool.field.n_rows
+    ring = Ring(arena, budget, n_jobs, tell)
+    order = np.random.default_rng(seed).permutation(n)
+    first = np.sort(order[:FIRST_ROWS])
+    last = np.sort(order[: int(np.clip(n // 3, *LAST_ROWS))])
+    plainest = ring.tried([(PLAINEST, first, None, s) for s in arena.starts(PLAINEST, SHORTER)], max_iter=SHORT_CLIMB)
+    if not plainest:
+        return None
+    if n < LEAST_ROWS:
+        return ring.outcome(plainest, ())
+    rougher = [(Recipe(nu), first, plainest[0], None) for nu in SMOOTHNESSES]
+    rung = [plainest[0], *ring.tried(rougher, max_iter=SHORT_CLIMB)]
+    survivors = sorted(rung, key=lambda e: -score(e))[:SURVIVORS]
+    kept = list(survivors)
+    if len(last) > len(first):
+        rung = ring.tried([(e.recipe, last, e, None) for e in survivors], max_iter=LONG_CLIMB) or survivors
+    best = max(rung, key=score)
+    helped, tried = list(PARTS), {e.recipe for e in rung}
+    while helped:
+        children = [replace(best.recipe, **{part: True}) for part in helped]
+        children = [c for c in children if c not in tried]
+        found = ring.tried([(c, best.rows, best, None) for c in children], max_iter=LONG_CLIMB)
+        rung, tried = [*rung, *found], tried | set(children)
+        better = [e for e in found if score(e) > score(best)]
+        helped = [part for part in helped if any(getattr(e.recipe, part) for e in better[1:])]
+        if not better:
+            break
+        kept.append(best)
+        best = better[0]
+    return ring.outcome([e for e in rung if len(e.rows) == len(best.rows)], kept)
 
-    def tried(
-        self, recipe: Recipe, rows: Rows, parent: Entry | None = None, max_iter: int = SHORT_CLIMB,
-        start: Array | None = None,
-    ) -> Entry | None:  # fmt: skip
-        """A candidate learned on some rows, from where a parent ended; None where that cannot be done."""
-        began = time.perf_counter()
-        part = self.evidence(recipe).sample(rows)
-        if start is None:
-            start = part.theta
-            if parent is not None:
-                known = parent.optimum.theta
-                wanted = self.roles(recipe, start)
-                start = transferred(known, self.roles(parent.recipe, known), start, wanted)
-        try:
-            found = search(WarmObjective(part), start, max_iter=max_iter, ftol=CLIMB_FTOL)
-            part = part.at(found.theta)
-            approximation = part.infer()
-            block = None if self.block is None else self.block[rows]
-            family, y = part.family, part.field.y  # type: ignore[attr-defined]
-            if block is None and not isinstance(family, Weighted):
-                loo = log_densities(approximation, LEARNED)
-            else:
-                loo = without_blocks(approximation, np.arange(len(rows)) if block is None else block)
-        except np.linalg.LinAlgError:
-            return None
-        weight = family.split(y)[1] if isinstance(family, Weighted) else np.ones(len(rows))
-        return Entry(recipe, part, found, loo, approximation.log_evidence, weight, time.perf_counter() - began)
+
+def choose_kernel(
+    pool: Evidence, columns: Columns, weight: Array | None, priors: Any, *, seed: int, budget: float | None,
+    n_jobs: int | None, tell: Callable[[str, int, float], None] | None,
+) -> Contest | None:  # fmt: skip
+    """The contest for the rows of a pool on a dense field, of some weight, in these columns.
+
+    Leave-one-out densities as what is maximised overfit many length scales: with ``objective="loo"`` columns have one
+    in common. Priors that are given name hyperparameters, which then all candidates must have.
+    """
+    withheld = {
+        "noise": gaussian(pool.family),  # it has noise of its own
+        "own": pool.objective == "loo",
+        **({} if priors in (None, "auto") else dict.fromkeys(PARTS, True)),
+    }
+    pool = copy.copy(pool)
+    pool.rule = Laplace() if isinstance(pool.rule, Variational) else pool.rule
+    pool.objective = "evidence"
+    X = pool.field.X  # type: ignore[attr-defined]
+    arena = Arena(
+        pool, Ingredients.of(X, columns, weight), partial(resolved, priors), _blocks(X, columns),
+        tuple(part for part in PARTS if withheld.get(part)),
+    )  # fmt: skip
+    return contest(arena, seed=seed, budget=budget, n_jobs=n_jobs, tell=tell)
+
+
+def _blocks(X: Array, columns: Columns) -> Rows | None:
+    """Rows that follow each other in the first column of times, in blocks of equal size; None without such a column.
+
+    Single rows of a series are known from the rows before and after: leaving out one chooses kernels that interpolate.
+    """
+    if "time" not in columns.kinds or len(X) < 2 * BLOCKS:
+        return None
+    place = np.argsort(np.argsort(X[:, columns.kinds.index("time")], kind="stable"))
+    return place * BLOCKS // len(X)

@@ -292,11 +292,13 @@ class _Bound:
 
     def advance(self) -> bool:
         state, process = self.state, self.process
-        floor = state.bound - ROUNDING_OF_BOUND * state.size
+        floor = state.bound - ROUNDING_OF_BOUND * state.size - process.uncertainty(state.q)
         target = process.target(state.look, state.q)
         better = process.coupled_target(self.rule, state.look, state.q)
         ahead = target if better is None else better
-        self.history = [*self.history, (_flat(state.natural), _flat(ahead))][-MEMORY:]
+        pair = _flat(state.natural), _flat(ahead)
+        # expectations may overflow far from the optimum: such a step is only ever taken in part
+        self.history = [*self.history, pair][-MEMORY:] if np.all(np.isfinite(pair[1])) else []
         step = None
         if len(self.history) > 1:
             step = line_search(self._trials([(1.0, _unflat(anderson(self.history), state.natural))]), floor, 0.0)

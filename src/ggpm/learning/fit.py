@@ -22,6 +22,7 @@ from ggpm.fields.dense.field import DenseProcess
 from ggpm.fields.inducing.field import InducingField, InducingProcess
 from ggpm.fields.inducing.points import Inducing
 from ggpm.kernels import category_columns
+from ggpm.learning.contest import SearchTable
 from ggpm.learning.objective import Evidence, WarmObjective, search, subset_start
 from ggpm.learning.search import Optimum, maximise
 from ggpm.sites.expectations import expect
@@ -55,6 +56,8 @@ class Fit:
     """Warnings of what did not go as it should, in words for the user."""
     offset: str | None = None
     """Name of the offset that the rows were fitted with ("offset" where it came without one); None: there was none."""
+    search: SearchTable | None = None
+    """Kernels that were tried; None where one was given."""
     found: Approximation | None = field(default=None, repr=False, compare=False)
     """The approximation behind the posterior, while it is at hand; never stored."""
 
@@ -123,6 +126,7 @@ class SearchOutcome:
     n_iter: int = 0
     converged: bool = True
     notes: tuple[str, ...] = ()
+    search: SearchTable | None = None
 
     def fit(self, columns: Columns, target: Target, offset: str | None = None) -> Fit:
         """The fit with these hyperparameters."""
@@ -132,7 +136,8 @@ class SearchOutcome:
         notes = notes if not wide else (*notes, _too_wide(wide))
         return Fit(
             self.evidence, approximation.process.posterior(approximation), value, self.n_iter,
-            bool(approximation.converged and self.converged), columns, target, notes, offset, approximation,
+            bool(approximation.converged and self.converged), columns, target, notes, offset, self.search,
+            approximation,
         )  # fmt: skip
 
 
@@ -182,9 +187,16 @@ def _stopped_early(message: str) -> Message:
     )
 
 
-def learn(evidence: Evidence, how: Search, others: Sequence[Array] = ()) -> SearchOutcome:
-    """Hyperparameters from all rows at once; ``others`` are further thetas to begin from."""
-    start, inverse_hessian = (evidence.theta, None) if callable(how.optimizer) else subset_start(evidence, others)
+def learn(
+    evidence: Evidence, how: Search, others: Sequence[Array] = (), rows: NDArray[np.intp] | None = None
+) -> SearchOutcome:
+    """Hyperparameters from all rows at once; ``others`` are further thetas to begin from.
+
+    Where those of the evidence come from some ``rows``, they are a good start, and are only made more precise there.
+    """
+    start, inverse_hessian = evidence.theta, None
+    if not callable(how.optimizer):
+        start, inverse_hessian = subset_start(evidence, others, rows)
     objective = WarmObjective(evidence, None, inverse_hessian)
     best = search(
         objective, start, optimizer=how.optimizer, n_restarts=how.n_restarts, rng=how.rng, ftol=evidence.ftol,

@@ -27,9 +27,9 @@ SHORT_SEARCH = 12  # iterations after which starts are compared: enough to see w
 # only about as well as the sites are; their statistical error is some hundred times as large as this.
 EVIDENCE_FTOL, LOO_FTOL = 1e-9, 1e-3
 # Rows from which the search for hyperparameters begins on a subset, a quarter of them: below, a quarter says
-# little, and the information gives a start for less.
+# little, and the information gives a start for less. The inverse Hessian of all rows, four times as many, is about half
+# the subset's (measured): the root of its share.
 SUBSET_FROM = 256
-SUBSET_SHARE = 0.5  # of the subset's inverse Hessian: that of all rows, four times as many, is about this (measured)
 INFORMED_MOST = 8  # hyperparameters; many are mostly length scales of features that do not matter, without information
 LEAST_INFORMATION = 1.0  # on a log-hyperparameter, nats: a first step is not longer than the gradient
 
@@ -197,21 +197,23 @@ def search(objective: WarmObjective, theta: Array, **settings: Any) -> Optimum:
     )  # fmt: skip
 
 
-def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Array, Array | None]:
+def subset_start(
+    evidence: Evidence, starts: Sequence[Array] = (), rows: NDArray[np.intp] | None = None
+) -> tuple[Array, Array | None]:
     """Start of the search for theta, with a guess of the inverse Hessian there (or None).
 
     With many rows both are learned on a quarter of them, which costs a sixty-fourth per evaluation. The answer is
     still the full problem's: only its start is decided here. ``starts`` are further thetas to begin from; the one
-    from which a short search climbs highest is taken.
+    from which a short search climbs highest is taken. Where theta comes from some ``rows``, these are the subset.
     """
     n, theta = evidence.field.n_rows, evidence.theta
-    if n < SUBSET_FROM:
+    if n < SUBSET_FROM or (rows is not None and len(rows) > n // 2):
         return _best_start(evidence, [theta, *starts]), None
-    part = evidence.sample(np.sort(np.random.default_rng(0).permutation(n)[: n // 4]))
+    part = evidence.sample(np.sort(np.random.default_rng(0).permutation(n)[: n // 4]) if rows is None else rows)
     # sites of the shape that all rows have: few rows could bear a better and dearer one
     part.rule = part.rule.resolved(n, evidence.family.latent_dim, False)
     part.objective = "evidence"  # leave-one-out on few rows is a noisy guide
-    start, inverse_hessian = subset_start(part, starts)
+    start, inverse_hessian = subset_start(part, starts) if rows is None else (theta, None)
     low, high = evidence.bounds.T
     try:
         found = search(WarmObjective(part, None, inverse_hessian), start, ftol=max(1e-6, evidence.ftol))
@@ -222,7 +224,8 @@ def subset_start(evidence: Evidence, starts: Sequence[Array] = ()) -> tuple[Arra
             return (found.theta if at_found > at_start else theta), None
     except np.linalg.LinAlgError:
         return theta, None
-    return found.theta, SUBSET_SHARE * found.inverse_hessian if evidence.objective == "evidence" else None
+    share = np.sqrt(part.field.n_rows / n)
+    return found.theta, share * found.inverse_hessian if evidence.objective == "evidence" else None
 
 
 def _best_start(evidence: Evidence, starts: Sequence[Array]) -> Array:

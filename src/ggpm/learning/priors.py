@@ -145,7 +145,7 @@ def resolve(priors: Any, names: Sequence[str], default_kernel: bool, family: Any
         if priors != "auto":
             raise ValueError(f"priors must be 'auto', None or a dictionary; got {priors!r}.")
         without_unit = family.finite or family.countable
-        return _auto(names, without_unit, theta) if default_kernel and without_unit else None
+        return _auto(names, without_unit, theta) if default_kernel else None
     if not isinstance(priors, Mapping):
         raise TypeError(f"priors must be 'auto', None or a dictionary of names and priors; got {priors!r}.")
     members: list[Prior | None] = [None] * len(names)
@@ -158,6 +158,11 @@ def resolve(priors: Any, names: Sequence[str], default_kernel: bool, family: Any
         for k in found:
             members[k] = prior
     return Priors(tuple(members))
+
+
+def resolved(priors: Any, kernels: Sequence, family: Any, theta: Array) -> Priors | None:
+    """The priors of all entries of theta for kernels that were not given, or None."""
+    return resolve(priors, names_of(kernels, family), True, family, theta)
 
 
 def _auto(names: Sequence[str], without_unit: bool, theta: Array) -> Priors:

@@ -1,4 +1,4 @@
-"""Importance of the columns of X: what it costs in log predictive density to lose one."""
+"""Columns of X: what it costs in log predictive density to lose one, and what y does on average as one varies."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ggpm.data import frames
-from ggpm.data.checks import as_weight, check_whole
+from ggpm.data.checks import as_numbers, as_weight, check_whole
 
-__all__ = ["importance"]
+__all__ = ["importance", "partial_dependence"]
 
 
 def importance(
@@ -60,3 +60,64 @@ def importance(
     pandas = frames.require("pandas")
     table = pandas.DataFrame(rows, columns=["column", "cost", "standard_error"]).set_index("column")
     return table.sort_values("cost", ascending=False)
+
+
+def partial_dependence(
+    model: Any, X: Any, column: str | int, *, grid: Any = None, offset: Any = None, trials: Any = None, n: int = 50
+) -> Any:
+    """Mean of y over the rows of X with one column set to each value of a grid: a pandas frame indexed by the grid.
+
+    Means are those of the output's kind: directions of angles, so that 350 and 10 degrees have the mean 0 and not 180,
+    as arithmetic averages (`sklearn.inspection.partial_dependence`) have it; compositions and probabilities stay such.
+
+    Parameters
+    ----------
+    model : fitted estimator of ggpm
+    X : rows over which to average
+    column : name or number of a column
+    grid : values, optional
+        By default ``n`` values over the range of the column, or all of its labels.
+    offset, trials : as in ``predict_dist``
+
+    Examples
+    --------
+    >>> from ggpm import GGPRegressor
+    >>> X = np.linspace(-1, 1, 20)[:, None]
+    >>> model = GGPRegressor("von_mises", optimizer=None).fit(X, 0.1 * X[:, 0])
+    >>> partial_dependence(model, X, 0, n=3).index.tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    check_whole(n, "n", 1)
+    columns, family = model.fit_.columns, model.fit_.family
+    j = columns.position(column)
+    encoded = columns.encode(X)
+    if grid is None:
+        values = encoded[:, j]
+        labelled = columns.kinds[j] in ("category", "boolean")
+        codes = np.unique(values) if labelled else np.linspace(values.min(), values.max(), n)
+        rows = np.repeat(encoded[:1], len(codes), axis=0)
+        rows[:, j] = codes
+        shown = columns.decode(rows)
+        grid = shown[:, j] if isinstance(shown, np.ndarray) else np.asarray(shown[columns.names[j]])
+    else:
+        shown = columns.decode(np.repeat(encoded[:1], len(grid), axis=0))
+        if isinstance(shown, np.ndarray):
+            codes = as_numbers(grid, "grid", "numbers")
+        else:
+            shown = shown.assign(**{columns.names[j]: grid})
+            codes = columns.encode(shown)[:, j]
+    means = []
+    for code in codes:
+        encoded[:, j] = code
+        dist = model.predict_dist(columns.decode(encoded), offset=offset, trials=trials)
+        if family.finite:
+            means.append(dist.probabilities().mean(axis=0))
+        else:
+            means.append(family.point(dist._moment().mean(axis=0)[None])[0])
+    out = np.asarray(means).reshape(len(codes), -1)
+    names = [str(label) for label in getattr(model, "classes_", [])] or model.target_names_ or []
+    if len(names) != out.shape[1]:
+        names = ["mean"] if out.shape[1] == 1 else [f"mean_{k}" for k in range(out.shape[1])]
+    pandas = frames.require("pandas")
+    called = f"x{j}" if columns.names is None else columns.names[j]
+    return pandas.DataFrame(out, columns=names, index=pandas.Index(grid, name=called))

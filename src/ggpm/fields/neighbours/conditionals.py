@@ -70,33 +70,44 @@ class Conditionals:
 
     @cached_property
     def _triangular(self) -> Any:
-        # a triangular matrix in its own order: the factor is the matrix itself
-        options = {"permc_spec": "NATURAL", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
-        return splu(self.A.tocsc(), **options)
+        return sparse_triangle(self.A)
+
+    @cached_property
+    def Q(self) -> csr_matrix:
+        """The precision."""
+        return (self.A.T @ self.A.multiply(1.0 / self.d[:, None])).tocsr()
 
     def covariance_dot(self, z: Array) -> Array:
         """``Q^-1 z``."""
-        lu = self._triangular
-        return lu.solve(self.d * lu.solve(z, trans="T"))
+        return self.root_dot(np.sqrt(self.d) * self._triangular.solve(z, trans="T"))
 
-    def pullback(self, m: Array, w: Array, V: Array) -> Array:
-        """Gradient of ``tr(G Q) + D/2 log|Q|``, ``G = -(sum_j m_j m_j^T + m_j w_j^T + w_j m_j^T + V)/2``, (p,).
+    def root_dot(self, e: Array) -> Array:
+        """``A^-1 D^(1/2) e``, a draw of the prior for white e, (N,) or (N, r)."""
+        scale = np.sqrt(self.d)
+        return self._triangular.solve((scale if e.ndim == 1 else scale[:, None]) * e)
 
-        m and w are (N, D) for all latents that share the kernel; V are entries of the sum of their covariances.
+    def pullback(self, left: Array, right: Array, V: Array | None, D: int) -> Array:
+        """Gradient of ``tr(G Q) + D/2 log|Q|``, ``G = -(sum_r (x_r y_r^T + y_r x_r^T)/2 + V)/2``, (p,).
+
+        x_r and y_r are columns of left and right, (N, r); V are entries of a matrix, as the tree of the layout sorts
+        them, or None for zero.
         """
-        layout, D = self.layout, m.shape[1]
+        layout = self.layout
         cliques, k = layout.cliques, layout.cliques.members.shape[1]
         (ta, tb), grad = cliques.triangle, None
-        am, aw = self.A @ m, self.A @ w
-        V = np.append(V, 0.0)
+        ax, ay = self.A @ left, self.A @ right
+        V = None if V is None else np.append(V, 0.0)
         off = np.where(ta == tb, 1.0 + self.nugget, 2.0)
         for rows, pairs in cliques.batches():
             a, d, members = self.a[rows], self.d[rows], np.maximum(cliques.members[rows], 0)
-            block = np.empty((len(d), k, k))
-            block[:, ta, tb] = block[:, tb, ta] = V[layout.slots[rows]]
-            Va = np.matmul(block, a[:, :, None])[:, :, 0]
-            mm, ww = m[members], w[members]  # (rows, k, D)
-            Ga = -0.5 * (Va + np.einsum("nkj,nj->nk", mm + ww, am[rows]) + np.einsum("nkj,nj->nk", mm, aw[rows]))
+            # gathered two columns at a time: all of them together would be larger than everything else
+            Ga = np.zeros_like(a)
+            for r in range(left.shape[1]):
+                Ga -= 0.25 * (left[members, r] * ay[rows, r, None] + right[members, r] * ax[rows, r, None])
+            if V is not None:
+                block = np.empty((len(d), k, k))
+                block[:, ta, tb] = block[:, tb, ta] = V[layout.slots[rows]]
+                Ga -= 0.5 * np.matmul(block, a[:, :, None])[:, :, 0]
             Ga[cliques.members[rows] < 0] = 0.0
             d_bar = -np.sum(a * Ga, axis=1) / d**2 - 0.5 * D / d
             L = factor_cliques(cliques, rows, pairs, self.kernel, self.nugget)
@@ -108,6 +119,13 @@ class Conditionals:
             grad = pulled if grad is None else grad + pulled
         assert grad is not None
         return grad
+
+
+def sparse_triangle(L: csr_matrix) -> Any:
+    """Solver of a triangular matrix with ones on its diagonal."""
+    # in its own order the factor is the matrix itself
+    options = {"permc_spec": "NATURAL", "diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
+    return splu(L.tocsc(), **options)
 
 
 def factor_cliques(cliques: Cliques, rows: slice, pairs: Pairs, kernel: Any, nugget: float) -> Array:

@@ -97,8 +97,9 @@ class FrontalFactor:
             b[own] = _triangular(L, right, transposed=True)
         return b
 
-    def draw(self, noise: Array) -> Array:
-        """Vectors (n, D, r) whose covariance is the inverse, from standard normal ones."""
+    def draw(self, n_samples: int, rng: np.random.Generator) -> Array:
+        """Vectors (n, D, n_samples) whose covariance is the inverse."""
+        noise = rng.standard_normal((len(self.tree.order), self.D, n_samples))
         out = np.empty_like(noise)
         out[self.tree.order] = self.backward(noise.reshape(-1, noise.shape[2]).copy()).reshape(noise.shape)
         return out
@@ -224,9 +225,9 @@ class BandedFactor:
         assert info == 0
         return x.reshape(r.shape)
 
-    def draw(self, noise: Array) -> Array:
-        """Vectors (n, D, r) whose covariance is the inverse, from standard normal ones."""
-        return self._fronts.draw(noise)
+    def draw(self, n_samples: int, rng: np.random.Generator) -> Array:
+        """Vectors (n, D, n_samples) whose covariance is the inverse."""
+        return self._fronts.draw(n_samples, rng)
 
     @cached_property
     def _fronts(self) -> FrontalFactor:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks, Combination, Curvature, Diagonal, Marginals
 from ggpm.fields.base import Approximation, Field, Natural
-from ggpm.fields.dense.matrices import kernel_of, latents_of
+from ggpm.fields.dense.matrices import kernel_of
 from ggpm.fields.neighbours.conditionals import Conditionals
 from ggpm.fields.neighbours.factor import NARROW
 from ggpm.fields.neighbours.layout import Layout
@@ -156,6 +156,8 @@ class NeighboursProcess(RowsProcess):
     ) -> None:
         self.problem, self.layout, self.priors, self.kernels = problem, layout, priors, kernels
         self.shape = problem.shape
+        if layout.iterative(self.shape[1]):
+            return
         if np.prod(self.shape) >= CHORD_SIZE and layout.tree.bandwidth > NARROW:
             self.chord_steps = min(layout.tree.solves, CHORD_MOST)
 
@@ -202,6 +204,9 @@ class NeighboursProcess(RowsProcess):
         f = f + precision.solve(left)  # one step of refinement
         mean = f[self.layout.place]
         return NeighboursGaussian(U, precision, f, mean, lam - U.dot(mean), precision.log_det - self._prior_log_det())
+
+    def uncertainty(self, q: NeighboursGaussian) -> float:
+        return 0.5 * q.precision.log_det_error
 
     def coupled_target(self, rule: Rule, look: NeighboursLook, q: NeighboursGaussian) -> Natural | None:
         """Sites whose covariance is the natural gradient's and whose mean is a Newton step's, as on the dense field."""
@@ -258,11 +263,7 @@ class NeighboursProcess(RowsProcess):
         if rule.depends_on == "mean":  # the mode moves (GPML sec. 5.5.1)
             w = q.precision.solve(self.layout.at_points(s))
             phi = phi + slopes.u_phi(w[self.layout.place])
-        grads = []
-        for k, prior in enumerate(self.priors):
-            latents = latents_of(k, len(self.priors))
-            grads.append(prior.pullback(q.f[:, latents], w[:, latents], q.precision.entries[latents].sum(axis=0)))
-        return np.concatenate(grads), phi
+        return np.concatenate([q.precision.pullback(k, q.f, w) for k in range(len(self.priors))]), phi
 
     def posterior(self, approximation: Approximation) -> NeighboursPosterior:
         q, layout = approximation.q, self.layout

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from ggpm.fields.neighbours.dissection import Tree, dissect
+from ggpm.fields.neighbours.patches import Patches, patches
 from ggpm.fields.neighbours.search import coarse_to_fine, embeddings, most_correlated, nearest_earlier
 from ggpm.fields.neighbours.settings import Neighbours
 from ggpm.kernels import Pairs, RowVariance
@@ -20,6 +21,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 BATCH = 2**21  # pairs of points whose kernels are evaluated at a time: 16 MiB for each array
+DIRECT_MOST = 50_000  # points times latents up to which a sparse factor is made
 KEPT = 2**26  # squared distances that are kept from one evaluation to the next: 512 MiB
 
 
@@ -83,7 +85,11 @@ class Layout:
         self.place = position[place]
         """Number of the point of every row, (n,)."""
         count = min(settings.number, max(len(points) - 1, 1))
-        if len(spaces) == 1 and spaces[0].shape[1] == 1 and np.all(np.diff(spaces[0][order, 0]) >= 0):
+        self.on_a_line = bool(
+            len(spaces) == 1 and spaces[0].shape[1] == 1 and np.all(np.diff(spaces[0][order, 0]) >= 0)
+        )
+        """Whether every point is conditioned on those before it along one coordinate, so that factors are bands."""
+        if self.on_a_line:
             near = np.maximum(
                 np.arange(len(points))[:, None] - np.arange(1, count + 1), -1
             )  # along a line: those before
@@ -115,6 +121,15 @@ class Layout:
         return out
 
     @cached_property
+    def generations(self) -> list[Indices]:
+        """Points in groups, each after those of all its neighbours."""
+        depth = [0] * self.n_points
+        for i, members in enumerate(self.cliques.members[:, :-1].tolist()):
+            depth[i] = 1 + max((depth[k] for k in members if k >= 0), default=-1)
+        by_depth = np.argsort(depth, kind="stable")
+        return np.split(by_depth, np.cumsum(np.bincount(depth))[:-1])
+
+    @cached_property
     def _entries(self) -> tuple[Indices, Indices, NDArray[np.integer]]:
         """Pairs of points that share a clique, as two arrays, and the number of the pair of every pair in a clique."""
         n, (a, b), members = self.n_points, self.cliques.triangle, self.cliques.members
@@ -129,6 +144,17 @@ class Layout:
         """Fronts of the posterior's precision."""
         first, second, _ = self._entries
         return dissect(self.space, first, second, self.settings.leaf)
+
+    @cached_property
+    def patches(self) -> Patches:
+        """Patches within which covariances are worked out where the posterior's precision has no factor."""
+        return patches(self.space)
+
+    def iterative(self, D: int) -> bool:
+        """Whether the precision of D latents is solved by conjugate gradients, not factorised."""
+        if self.settings.solver == "auto":
+            return self.n_points * D > DIRECT_MOST and not self.on_a_line
+        return self.settings.solver == "iterative"
 
     @cached_property
     def slots(self) -> NDArray[np.integer]:

@@ -21,8 +21,6 @@ from ggpm.kernels import KernelEvaluation, Pairs, diag
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-TOGETHER = 256  # new rows whose covariances are found at a time: near ones pass through the same fronts
-
 
 class NeighboursPosterior:
     """q(eta) at the distinct training rows, ready to be carried to new ones.
@@ -106,17 +104,13 @@ class NeighboursPosterior:
         near = self.nearest(X)
         of = [kernel_of(j, len(self.kernels)) for j in range(D)]
         precision = self.precision
-        # rows that lie close together pass through the same fronts
-        together = np.argsort(np.argsort(precision.layout.tree.order)[near[:, 0]], kind="stable")
+        together = precision.order(near[:, 0])
         for rows in batches(m, 4 * near.shape[1] ** 2):
             chosen = together[rows]
             weights, left = self.conditionals(X[chosen], near[chosen])
             weights = weights[..., of]
             mean[chosen] = np.einsum("nkj,nkj->nj", weights, self.f[near[chosen]])
-            for start in range(0, len(chosen), TOGETHER):
-                some = slice(start, start + TOGETHER)
-                cov[chosen[some]] = precision.covariance(near[chosen[some]], weights[some])
-            cov[chosen] += left[:, of, None] * np.eye(D)
+            cov[chosen] = precision.covariance(near[chosen], weights) + left[:, of, None] * np.eye(D)
         return mean, cov
 
     def draw(self, X: Array, n_samples: int, rng: np.random.Generator) -> Array:

@@ -26,6 +26,13 @@ class Neighbours:
     learn_rows : int or None
         Most rows from which hyperparameters are learned: of more, a random sample of so many; the posterior is always
         that of all rows. None: all rows.
+    solver : "auto", "direct" or "iterative"
+        Factorisation of the posterior's precision, without further approximation; or conjugate gradients with probes
+        for log-determinant and covariances, whose time and memory are linear in the rows. "auto" is direct up to 50,000
+        rows times latents that couple, and on a line.
+    probes : int
+        Random vectors of the iterative solver; errors fall with their square root.
+        ``posterior_.precision.log_det_error`` is the standard error of the log-determinant.
     leaf : int
         Rows of a part that is not divided further when the posterior is factorised; results do not depend on it.
 
@@ -40,10 +47,15 @@ class Neighbours:
     nugget: float | None = None
     learn_rows: int | None = 50_000
     leaf: int = 100
+    solver: Literal["auto", "direct", "iterative"] = "auto"
+    probes: int = 16
 
     def __post_init__(self) -> None:
         check_whole(self.number, "neighbours", 1)
         check_whole(self.leaf, "leaf", 1)
+        check_whole(self.probes, "probes", 2)
+        if self.solver not in ("auto", "direct", "iterative"):
+            raise ValueError(f"solver must be 'auto', 'direct' or 'iterative'; got {self.solver!r}.")
         if self.learn_rows is not None:
             check_whole(self.learn_rows, "learn_rows", 1)
         if self.ordering not in ("auto", "maximin", "coordinate"):

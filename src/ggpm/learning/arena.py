@@ -1,0 +1,124 @@
+"""The ground on which candidate kernels meet: rows, family and rule in common, and one short climb for each of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm.families.base import Family
+from ggpm.families.weighted import Weighted
+from ggpm.kernels.candidates import Ingredients, Recipe, transferred
+from ggpm.learning.cavities import LEARNED, log_densities, without_blocks
+from ggpm.learning.objective import Evidence, WarmObjective, search
+from ggpm.learning.priors import Priors
+from ggpm.learning.search import Optimum
+
+__all__ = ["Arena", "Entry"]
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+CLIMB_FTOL = 1e-4  # relative: differences that decide are a hundred times as large
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A candidate as learned on some rows, with what it is judged by."""
+
+    recipe: Recipe
+    evidence: Evidence
+    """Of the rows of its rung, at the learned hyperparameters."""
+    rows: Rows
+    optimum: Optimum
+    loo: Array
+    """Log density of each row without its block, (rows,)."""
+    log_evidence: float
+    weight: Array
+    seconds: float
+
+    @property
+    def loo_mean(self) -> float:
+        return float(self.weight @ self.loo / self.weight.sum())
+
+    @property
+    def evidence_mean(self) -> float:
+        """The optimum's value, log evidence and log density of the priors, per row."""
+        return float(self.optimum.value / self.weight.sum())
+
+
+def _is_length(role: str) -> bool:
+    """Whether a role, the number of its kernel first, is the length scale of the joint part or of a time."""
+    words = role.split()[1:]
+    return words == ["joint"] or (words[0] == "time" and len(words) == 2)
+
+
+@dataclass(frozen=True)
+class Arena:
+    """All that candidates have in common: rows, family and site rule, what kernels are made of, and priors."""
+
+    pool: Evidence
+    """On a dense field; its kernels do not matter."""
+    ingredients: Ingredients
+    priors_of: Callable[[Sequence[Any], Family, Array], Priors | None]
+    block: Rows | None
+    """Numbers of the blocks that are left out together, (n,); None: every row is one."""
+    withheld: tuple[str, ...] = ()
+    """Parts of recipes that are not tried."""
+
+    def offers(self, recipe: Recipe) -> bool:
+        """Whether a recipe may be tried."""
+        return self.ingredients.offers(recipe) and not any(getattr(recipe, part) for part in self.withheld)
+
+    def starts(self, recipe: Recipe, shorter: Sequence[float]) -> list[Array]:
+        """Thetas to start from: the usual one, and others with length scales (joint, of times) so much shorter."""
+        theta = self.evidence(recipe).theta
+        long = np.array([_is_length(role) for role in self.roles(recipe, theta)])
+        return [theta, *(theta - np.log(factor) * long for factor in shorter)] if long.any() else [theta]
+
+    def evidence(self, recipe: Recipe) -> Evidence:
+        """The evidence of all rows with the kernels of a recipe, where a search starts."""
+        variance = self.pool.family.latent_variance
+        variances = variance if isinstance(variance, tuple) else (variance,)
+        kernels = [self.ingredients.kernel(recipe, v) for v in variances]
+        out = Evidence(self.pool.family, kernels, self.pool.field, self.pool.rule)
+        out.priors = self.priors_of(kernels, out.family, out.theta)
+        return out
+
+    def roles(self, recipe: Recipe, theta: Array) -> list[str]:
+        """Roles of all entries of theta, the family's included."""
+        variance = self.pool.family.latent_variance
+        count = len(variance) if isinstance(variance, tuple) else 1
+        names = [f"{j} {role}" for j in range(count) for role in self.ingredients.roles(recipe)]
+        return names + [f"phi {k}" for k in range(len(theta) - len(names))]
+
+    def tried(
+        self, recipe: Recipe, rows: Rows, parent: Entry | None = None, start: Array | None = None, max_iter: int = 25
+    ) -> Entry | None:  # fmt: skip
+        """A candidate learned on some rows, from where a parent ended; None where that cannot be done."""
+        began = time.perf_counter()
+        part = self.evidence(recipe).sample(rows)
+        if start is None:
+            start = part.theta
+            if parent is not None:
+                known = parent.optimum.theta
+                wanted = self.roles(recipe, start)
+                start = transferred(known, self.roles(parent.recipe, known), start, wanted)
+        try:
+            found = search(WarmObjective(part), start, max_iter=max_iter, ftol=CLIMB_FTOL)
+            part = part.at(found.theta)
+            approximation = part.infer()
+            block = None if self.block is None else self.block[rows]
+            family, y = part.family, part.field.y  # type: ignore[attr-defined]
+            if block is None and not isinstance(family, Weighted):
+                loo = log_densities(approximation, LEARNED)
+            else:
+                loo = without_blocks(approximation, np.arange(len(rows)) if block is None else block)
+        except np.linalg.LinAlgError:
+            return None
+        weight = family.split(y)[1] if isinstance(family, Weighted) else np.ones(len(rows))
+        return Entry(recipe, part, rows, found, loo, approximation.log_evidence, weight, time.perf_counter() - began)
