@@ -395,3 +395,30 @@ def test_one_minus_the_last_share_is_the_first():
     flat = one(beta, 0.0, 1e-12).interval(0.8)[0]
     np.testing.assert_allclose(flat, stats.beta(1.5, 1.5).ppf([0.1, 0.9]), atol=2e-6)
     assert expit(0.0) == pytest.approx(flat.mean(), abs=1e-6)
+
+
+@pytest.mark.parametrize("variance", [0.1, 10.0])
+def test_counts_of_categories_against_a_grid(variance):
+    """Distribution functions of each category's count by a fine grid over the two differences of three latents."""
+    from scipy.special import softmax
+    from scipy.stats import binom
+
+    from ggpm.families.special.adaptive import latent_root
+    from ggpm.prediction.categories import category_quantiles
+
+    rng = np.random.default_rng(4)
+    A = rng.normal(size=(3, 3, 3))
+    mean, cov, trials = rng.normal(size=(3, 3)), variance * A @ A.swapaxes(1, 2), np.array([1.0, 12.0, 40.0])
+    p = Predictive(families.Multinomial().resolve(np.ones((1, 3))), mean, cov, trials)
+    x = np.linspace(-7.0, 7.0, 401)
+    grid, w = np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2), np.exp(-0.5 * x**2)
+    weight = np.outer(w, w).ravel() / w.sum() ** 2
+    centre, root = latent_root(mean, cov, contrasts=True)
+    found = category_quantiles(p, trials, (0.05, 0.95))
+    for i, N in enumerate(trials):
+        pi = softmax(centre[i] + grid @ root[i].T, axis=1)
+        for j in range(3):
+            for k, q in enumerate((0.05, 0.95)):
+                y = found[i, j, k]
+                below, upto = (weight @ binom.cdf(v, N, pi[:, j]) for v in (y - 1, y))
+                assert below < q + 1e-6 and upto > q - 1e-6

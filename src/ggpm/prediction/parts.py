@@ -100,7 +100,6 @@ class PartTable:
 
 def part_tables(p: Predictive) -> Iterator[tuple[Rows, PartTable]]:
     """Tables of some rows at a time."""
-    d = p.family.latent_dim
     root = p.cholesky()
     for rows, eta, weights in latent_nodes(p.latent_mean, root, information(p), 4):
         share = np.broadcast_to(weights, eta.shape[:2])
