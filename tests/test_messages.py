@@ -44,7 +44,8 @@ def literal(node):
 
 
 HINTS = dict(calls_of_hint())
-OPTIONS = {flag: option for command in main.commands.values() for option in command.params for flag in option.opts}
+COMMANDS = [main.get_command(None, name) for name in main.list_commands(None)]
+OPTIONS = {flag: option for command in COMMANDS for option in command.params for flag in option.opts}
 
 
 @pytest.mark.parametrize("place", HINTS)

@@ -21,6 +21,7 @@ from cases import FAMILIES, dense_evidence, simulate
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, Neighbours
 from ggpm.families import Poisson
 from ggpm.families.curvature import Blocks, Diagonal
+from ggpm.fields.advice import advise
 from ggpm.fields.neighbours.conditionals import Conditionals
 from ggpm.fields.neighbours.dissection import dissect
 from ggpm.fields.neighbours.factor import BandedFactor, FrontalFactor
@@ -529,3 +530,69 @@ def test_twenty_neighbours_on_a_rough_field_are_as_good_as_all():
     assert near == pytest.approx(exact, rel=5e-3)
     exact, near = (model.log_predictive_density(X[3000:], y[3000:]).mean() for model in fits)
     assert near == pytest.approx(exact, abs=5e-3)
+
+
+# ---- rows in chunks ------------------------------------------------------------------------------------------------
+
+
+def test_rows_in_chunks_are_fitted_and_predicted_as_rows_in_memory(tmp_path):
+    pd, _ = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    from ggpm.data.parquet import ParquetRows, predict_parquet
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.uniform(size=(120, 2)), columns=["x", "y"])
+    frame["station"] = np.array(["a", "b"])[rng.integers(0, 2, 120)]
+    frame["count"], frame["times"] = rng.poisson(2.0, 120).astype(float), rng.integers(0, 3, 120)
+    frame["exposure"] = rng.normal(size=120) / 10
+    frame.loc[7, "count"] = np.nan
+    frame.to_parquet(tmp_path / "rows.parquet")
+    features = ["x", "y", "station"]
+    kernel = On(Matern(0.3, nu=1.5), ["x", "y"]) + Category("station")
+    rows = ParquetRows(
+        tmp_path / "rows.parquet", features, "count", offset="exposure", weight="times", chunk_rows=50
+    )  # fmt: skip
+    model = GGPRegressor("poisson", kernel, neighbours=10, optimizer=None)
+    with pytest.warns(UserWarning, match="y is missing in 1 of 120"):
+        streamed = model.fit(rows)
+    with pytest.warns(UserWarning, match="y is missing in 1 of 120"):
+        whole = GGPRegressor("poisson", kernel, neighbours=10, optimizer=None).fit(
+            frame[features], frame["count"], frame["times"], offset=frame["exposure"]
+        )
+    assert streamed.log_marginal_likelihood_value_ == pytest.approx(whole.log_marginal_likelihood_value_, rel=1e-12)
+    expected = whole.summary(frame[features], offset=frame["exposure"])
+    assert predict_parquet(streamed, tmp_path / "rows.parquet", tmp_path / "out.parquet", chunk_rows=17) == 120
+    found = pd.read_parquet(tmp_path / "out.parquet")
+    for name in found.columns:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-9)
+
+
+def test_dask_collections_are_fitted_as_rows_in_memory():
+    pytest.importorskip("distributed", reason="needs distributed (the extra ggpm[dask])")
+    import dask.array as da
+    from distributed import Client
+
+    X, y, _ = simulate("von_mises", n=90)
+    kernel = Matern(0.9, nu=1.5)
+    whole = GGPRegressor("von_mises", kernel, neighbours=10).fit(X, y)
+    with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None):
+        found = GGPRegressor("von_mises", kernel, neighbours=10).fit(da.from_array(X, (40, 2)), da.from_array(y, 40))
+    np.testing.assert_allclose(found.theta_, whole.theta_, rtol=1e-12)
+    np.testing.assert_allclose(found.predict(X), whole.predict(X), rtol=1e-9)
+
+
+# ---- advice --------------------------------------------------------------------------------------------------------
+
+
+def test_exact_inference_of_too_many_rows_comes_with_advice(monkeypatch):
+    monkeypatch.setattr("ggpm.fields.dense.solution.available_memory", lambda: 1e6)
+    monkeypatch.setattr("ggpm.estimators.base.SLOW_ROWS", 2400)
+    X = np.random.default_rng(0).uniform(size=(2500, 2))
+    y = np.arange(2500) % 5
+    for kernel, told in ((Matern(nu=1.5), "2500 rows of 2 features: neighbours=20"), (RBF(), "inducing=256 for so")):
+        with (
+            pytest.warns(UserWarning, match="minutes to hours.*2500 rows"),
+            pytest.raises(MemoryError, match=told) as caught,
+        ):
+            GGPRegressor("poisson", kernel, optimizer=None).fit(X, y)
+        assert "GiB are free" in str(caught.value)
+    assert advise(9000, 1).field == "neighbours" and advise(9000, 4).field == "inducing"

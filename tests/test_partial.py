@@ -1,14 +1,22 @@
 """Rows of which parts are missing: exact marginals by brute force, derivatives by differences, fits that use them."""
 
 import numpy as np
+import pandas as pd
 import pytest
+import sklearn
 from scipy.special import gammaln
-from scipy.stats import multinomial, norm
+from scipy.stats import binom, multinomial, multivariate_normal, norm
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+import ggpm
 from ggpm import GGPRegressor, load, save
 from ggpm.families import Dirichlet, Gaussian, Multinomial, MultivariateGaussian
 from ggpm.families.curvature import Blocks
-from ggpm.families.partial import Partial
+from ggpm.families.partial import Partial, with_rests
 
 NAN = np.nan
 PARTS = np.array([
@@ -17,10 +25,15 @@ PARTS = np.array([
 ])  # fmt: skip
 COUNTS = np.array([[2.0, 1, 0, 4], [3, NAN, 2, NAN], [NAN, 1, 0, 5], [1, 1, 1, 1]])
 REALS = np.array([[0.3, -1.0, 2.0], [NAN, 0.5, NAN], [1.0, NAN, 0.2], [0.1, 0.2, 0.3]])
+NOISE = np.array([[1.0, 0.4, -0.2], [0.4, 0.5, 0.1], [-0.2, 0.1, 0.8]])
 CASES = {
     "dirichlet": (Dirichlet(), PARTS), "dirichlet, exp": (Dirichlet(link="exp"), PARTS),
     "multinomial": (Multinomial(), COUNTS), "gaussian": (Gaussian(phi=0.4), REALS),
     "gaussian, three variances": (Gaussian(phi=[0.4, 0.2, 0.7]), REALS),
+    "multivariate gaussian": (MultivariateGaussian(phi=NOISE), REALS),
+    "multivariate gaussian of its own unit": (MultivariateGaussian(), np.concatenate([REALS, REALS[::-1] ** 2])),
+    "multinomial of trials": (Multinomial(), with_rests(Multinomial(), COUNTS, [7, 9, 6, 4])),
+    "multinomial with nothing left": (Multinomial(), with_rests(Multinomial(), COUNTS, [7, 5, 6, 4])),
 }  # fmt: skip
 
 
@@ -71,6 +84,32 @@ def test_counts_are_given_their_total():
         mine = [multinomial.pmf([3, i, 2, lost - i], 5 + lost, p) for i in range(lost + 1)]
         expected = np.log(np.sum(mine) / np.sum(alike))
         np.testing.assert_allclose(family.log_prob(eta, family.encode([[3, NAN, 2, NAN]])), expected, rtol=1e-10)
+
+
+def test_counts_of_known_trials_are_sums_over_what_is_missing():
+    counts = np.array([[3.0, NAN, 2, NAN], [NAN, NAN, NAN, 2], [1, 1, 1, 1], [4, NAN, 0, 1]])
+    family = Partial.resolved(Multinomial(), with_rests(Multinomial(), counts, [9, 6, 4, 7]))
+    y = family.encode(with_rests(Multinomial(), counts, [9, 6, 4, 7]))
+    eta = np.random.default_rng(1).normal(size=(4, 4))
+    p = np.exp(eta) / np.exp(eta).sum(axis=1, keepdims=True)
+    expected = [
+        sum(multinomial.pmf([3, i, 2, 4 - i], 9, p[0]) for i in range(5)),
+        sum(multinomial.pmf([i, j, 4 - i - j, 2], 6, p[1]) for i in range(5) for j in range(5 - i)),
+        multinomial.pmf([1, 1, 1, 1], 4, p[2]),
+        multinomial.pmf([4, 2, 0, 1], 7, p[3]),  # what is missing alone is known
+    ]
+    np.testing.assert_allclose(family.log_prob(eta, y), np.log(expected), rtol=1e-10)
+    with pytest.raises(ValueError, match="got 4 for the counts of row 0, 5 in all"):
+        with_rests(Multinomial(), counts, 4)
+    with pytest.raises(ValueError, match="Dirichlet takes none there"):
+        with_rests(Dirichlet(), counts, 4)
+
+
+def test_columns_that_are_there_are_correlated():
+    family, y, eta = bound("multivariate gaussian")
+    for row, known in enumerate(~np.isnan(REALS)):
+        expected = multivariate_normal.logpdf(REALS[row, known], eta[row, known], NOISE[np.ix_(known, known)])
+        np.testing.assert_allclose(family.log_prob(eta, y)[row], expected, rtol=1e-12)
 
 
 def test_columns_that_are_there_are_normal():
@@ -133,7 +172,8 @@ def test_expected_curvature_is_the_mean_over_y():
 THREE = np.array([[0.2, 0.3, 0.5], [0.2, NAN, NAN], [NAN, 0.4, 0.6], [0.1, 0.2, 0.7], [NAN, 0.3, 0.3]])
 FITS = {
     "dirichlet": (Dirichlet(), THREE), "multinomial": (Multinomial(), np.round(10 * THREE)),
-    "gaussian": (Gaussian(phi=[0.4, 0.2, 0.7]), REALS),
+    "gaussian": (Gaussian(phi=[0.4, 0.2, 0.7]), REALS), "multivariate": (MultivariateGaussian(phi=NOISE), REALS),
+    "trials": (Multinomial(), with_rests(Multinomial(), np.round(10 * THREE), [10, 10, 10, 10, 9])),
 }  # fmt: skip
 
 
@@ -156,8 +196,9 @@ def test_models_learn_from_what_is_there(name, inference, tmp_path):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     assert again.log_marginal_likelihood(theta) == pytest.approx(model.log_marginal_likelihood(theta), rel=1e-12)
     if inference == "laplace":
-        weighted = GGPRegressor(family, model.kernel_, optimizer=None).fit(X, y, sample_weight=np.full(len(y), 2.0))
-        twice = GGPRegressor(family, model.kernel_, optimizer=None).fit(np.r_[X, X], np.r_[y, y])
+        held = {"kernel": model.kernel_, "inference": inference, "optimizer": None}
+        weighted = GGPRegressor(family, **held).fit(X, y, sample_weight=np.full(len(y), 2.0))
+        twice = GGPRegressor(family, **held).fit(np.r_[X, X], np.r_[y, y])
         assert weighted.log_marginal_likelihood_value_ == pytest.approx(twice.log_marginal_likelihood_value_, rel=1e-8)
 
 
@@ -176,8 +217,8 @@ def test_whole_rows_are_as_before():
 def test_other_families_and_impossible_rows_are_told():
     X = np.arange(3.0)[:, None]
     y = np.array([[0.5, 1.0], [NAN, 1.0], [1.0, 2.0]])
-    with pytest.raises(ValueError, match=r"missing parts in 1 row\(s\), first in row 1: MultivariateGaussian has no"):
-        GGPRegressor(MultivariateGaussian()).fit(X, y)
+    with pytest.raises(ValueError, match=r"missing parts in 1 row\(s\), first in row 1: LogisticNormal has no"):
+        GGPRegressor("logistic_normal").fit(X, y)
     with pytest.raises(ValueError, match=r"the parts of row 1 that are there sum to 1\.2"):
         GGPRegressor(Dirichlet()).fit(X, [[0.5, 0.3, 0.2], [0.6, 0.6, NAN], [0.2, 0.4, 0.4]])
     with pytest.raises(ValueError, match="every row of y has missing parts"):
@@ -185,3 +226,62 @@ def test_other_families_and_impossible_rows_are_told():
     percent = Dirichlet(closure=True)
     model = GGPRegressor(percent, optimizer=None).fit(X, [[50.0, 30, 20], [60, 10, NAN], [20, 40, 40]])
     assert model.predict(X).sum(axis=1) == pytest.approx(100.0)
+
+
+# ---- trials ----------------------------------------------------------------------------------------------------------
+def partly_counted():
+    rng = np.random.default_rng(0)
+    X = np.linspace(0, 3, 24)[:, None]
+    trials = rng.integers(6, 12, 24)
+    share = np.stack([1 + np.sin(X[:, 0]) ** 2, np.ones(24), 2 - X[:, 0] / 3], axis=1)
+    y = np.array([rng.multinomial(N, p / p.sum()) for N, p in zip(trials, share)]).astype(float)
+    y[::3, 1:] = NAN
+    return X, pd.DataFrame(y, columns=["a", "b", "c"]), trials
+
+
+def test_densities_of_parts_are_integrals_over_the_latent():
+    """By draws of the latent, with trials and without."""
+    X, y, trials = partly_counted()
+    model = GGPRegressor("multinomial", optimizer=None).fit(X, y, trials=trials)
+    mean, cov = model.predict_latent(X[:4])
+    draws = np.random.default_rng(1).multivariate_normal(mean[3], cov[3], 200_000)
+    p = np.exp(draws) / np.exp(draws).sum(axis=1, keepdims=True)
+    k, N = y["a"][3], trials[3]
+    expected = np.log(np.mean(binom.pmf(k, N, p[:, 0])))
+    found = model.log_predictive_density(X, y, trials=trials)
+    np.testing.assert_allclose(found[3], expected, atol=0.01)  # standard error of the draws: 0.002
+    assert abs(model.log_predictive_density(X, y)[3]) < 1e-12  # one count alone, given their total, says nothing
+    whole = model.log_predictive_density(X[1:3], y[1:3])
+    np.testing.assert_allclose(found[1:3], whole, atol=1e-6)
+    reals = GGPRegressor(MultivariateGaussian(phi=NOISE), optimizer=None).fit(np.arange(4.0)[:, None], REALS)
+    mean, cov = reals.predict_latent(np.arange(4.0)[:, None])
+    at = [0, 2]
+    expected = multivariate_normal.logpdf(REALS[2, at], mean[2, at], (cov[2] + NOISE)[np.ix_(at, at)])
+    np.testing.assert_allclose(reals.log_predictive_density(np.arange(4.0)[:, None], REALS)[2], expected, atol=1e-6)
+
+
+def test_trials_go_through_cross_validation_searches_and_pipelines():
+    X, y, trials = partly_counted()
+    model = GGPRegressor("multinomial", 1.0 * RBF(1.0), optimizer=None)
+    folds = KFold(2, shuffle=True, random_state=0)
+    by_hand = []
+    for train, test in folds.split(X):
+        fitted = clone(model).fit(X[train], y.iloc[train], trials=trials[train])
+        by_hand.append(fitted.log_predictive_density(X[test], y.iloc[test], trials=trials[test]).mean())
+    sklearn.set_config(enable_metadata_routing=True)
+    try:
+        asking = clone(model).set_fit_request(trials=True)
+        scorer = ggpm.log_predictive_density_scorer.set_score_request(trials=True)
+        settings = {"cv": folds, "scoring": scorer}
+        for estimator in (asking, make_pipeline(StandardScaler(with_mean=False, with_std=False), asking)):
+            found = cross_val_score(estimator, X, y, params={"trials": trials}, **settings)
+            np.testing.assert_allclose(found, by_hand, rtol=1e-10)
+        search = GridSearchCV(asking, {"kernel": [1.0 * RBF(1.0), 1.0 * RBF(0.1)]}, refit=True, **settings)
+        search.fit(X, y, trials=trials)
+        np.testing.assert_allclose(search.cv_results_["mean_test_score"][0], np.mean(by_hand), rtol=1e-10)
+        assert search.best_score_ >= np.mean(by_hand)
+        predicted = clone(asking).set_predict_request(trials=True)
+        pipeline = make_pipeline(StandardScaler(), predicted).fit(X, y, trials=trials)
+        np.testing.assert_allclose(np.sum(pipeline.predict(X, trials=trials), axis=1), trials)
+    finally:
+        sklearn.set_config(enable_metadata_routing=False)

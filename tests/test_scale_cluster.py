@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from ggpm import GGPRegressor
 from ggpm.data.cluster import ClusterError
@@ -99,6 +99,27 @@ def test_a_worker_killed_during_the_fit_costs_time_and_not_the_result(processes)
     np.testing.assert_array_equal(model.theta_, reference.theta_)
     for one, other in zip(model.predict_latent(X), reference.predict_latent(X)):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.slow
+def test_with_neighbours_a_killed_worker_costs_time_and_not_the_result(processes):
+    X, y = winds(300)
+    kernel = ConstantKernel(2.0) * Matern([1.0, 2.0], nu=1.5)
+    reference = GGPRegressor("von_mises", kernel, neighbours=8).fit(X, y)
+    with processes.client() as client:
+        rows = [da.from_array(part, chunks=(40, *part.shape[1:])).persist() for part in (X, y)]
+        distributed.wait(rows)
+        model = GGPRegressor("von_mises", kernel, neighbours=8).fit(*rows)
+        np.testing.assert_allclose(model.theta_, reference.theta_, rtol=1e-12)
+        latent = [part.persist() for part in model.predict_dist(rows[0]).latent()]
+        distributed.wait(latent)
+        processes.workers[0].kill()  # and with it half of the rows and of the predictions
+        processes.workers[0].wait()
+        for one, other in zip(latent, reference.predict_latent(X)):
+            np.testing.assert_allclose(one.compute(), other, rtol=1e-9, atol=1e-10)
+        again = GGPRegressor("von_mises", kernel, neighbours=8).fit(*rows)
+        assert len(client.scheduler_info()["workers"]) == 1
+    np.testing.assert_array_equal(again.theta_, model.theta_)
 
 
 def test_a_dead_scheduler_is_named_and_the_earlier_model_stays(processes):

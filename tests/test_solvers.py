@@ -1,5 +1,6 @@
 """Every structured solver against its dense nD×nD twin."""
 
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -231,3 +232,22 @@ def test_blocks_that_do_not_fit_are_refused_before_allocation(monkeypatch):
     U = indefinite_blocks(np.random.default_rng(0), 4)
     with pytest.raises(MemoryError, match=r"4×4 blocks for 14 rows need .* GiB"):
         factorise(kernel_matrices(np.random.default_rng(0), 1), U)
+
+
+def test_negative_rows_under_a_wide_prior_leave_the_mean_its_digits():
+    rng = np.random.default_rng(0)
+    K, b = KernelMatrices([k + 1e5 for k in kernel_matrices(rng, 2)]), rng.normal(size=(N, 2))
+    A = rng.normal(size=(N, 2, 2))
+    U = Blocks(np.einsum("iab,icb->iac", A, A))
+    U.values[:3] = [[-0.1, 0.01], [0.01, 0.5]]  # like rows far from all others under a Student t
+    curvature, rows = np.zeros((N, 2, N, 2)), np.arange(N)
+    curvature[rows, :, rows] = U.dense()
+    joint, curvature = K.dense(2).reshape(2 * N, 2 * N), curvature.reshape(2 * N, 2 * N)
+    solution = factorise(K, U)
+    z = solution.solve(b)
+    z += solution.solve(b - z - U.dot(K.dot(z)))
+    with mp.workdps(40):
+        exact = mp.lu_solve(mp.eye(2 * N) + mp.matrix(joint) * mp.matrix(curvature), mp.matrix(joint @ b.ravel()))
+    mean = np.array([float(v) for v in exact]).reshape(N, 2)
+    # products with K, 1e5 n large, leave ten digits of sixteen
+    np.testing.assert_allclose(K.dot(z), mean, atol=1e-8 * np.abs(mean).max())

@@ -144,3 +144,12 @@ def test_constant_outputs_and_few_rows_fit(name):
     y = np.zeros(12) if "negative" in name else np.full(12, 0.5)
     model = GGPRegressor(name, optimizer=None).fit(X, y)
     assert model.converged_ and np.all(np.isfinite(model.predict(X)))
+
+
+@pytest.mark.parametrize("name", ["gaussian_mean_scale", "student_t"])
+def test_no_scale_is_so_small_that_the_density_has_no_bound(name):
+    family = GGPRegressor(name).fit(np.arange(4.0)[:, None], [0.1, 0.4, 0.2, 0.7]).family_
+    eta, y = np.array([[0.5, -1e3], [0.5, -1e7]]), np.full(2, 0.7)
+    value = family.log_prob(eta, y)
+    assert value[0] == value[1] < 0
+    np.testing.assert_array_equal(family.u(eta, y)[:, 1], 0.0)

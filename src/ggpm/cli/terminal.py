@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -35,21 +36,54 @@ err = Console(stderr=True)
 def tell(result: dict[str, Any], as_json: bool) -> None:
     """The result: JSON for machines, a small table for people."""
     if as_json:
-        click.echo(json.dumps(result))
+        click.echo(json.dumps(strict(result), allow_nan=False))
         return
     table = Table(box=None, show_header=False)
     table.add_column(style="bold")
     table.add_column()
     for name, value in result.items():
-        text = (
-            f"{value:.6g}"
-            if isinstance(value, float)
-            else ", ".join(map(str, value))
-            if isinstance(value, list)
-            else str(value)
-        )
-        table.add_row(name.replace("_", " "), plain(text))
+        table.add_row(name.replace("_", " "), plain(_shown(value)))
     Console(soft_wrap=True).print(table)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {_shown(v)}" for name, v in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def strict(value: Any) -> Any:
+    """A value as JSON has it: all digits of numbers, nothing for those that are missing, text for times.
+
+    >>> strict({"mean": [2.3e-12, float("nan")]})
+    {'mean': [2.3e-12, None]}
+    """
+    if isinstance(value, dict):
+        return {str(name): strict(v) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(v) for v in value]
+    value = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def show_table(rows: list[dict[str, Any]]) -> None:
+    """Rows with the same names, for people."""
+    table = Table(box=None, header_style="bold")
+    for name, value in rows[0].items():
+        table.add_column(name.replace("_", " "), justify="right" if isinstance(value, float) else "left")
+    for row in rows:
+        table.add_row(*(plain(f"{v:.2f}" if isinstance(v, float) else str(v)) for v in row.values()))
+    Console(soft_wrap=True).print(table)
+
+
+def watched(model: Any, bar: Waiting) -> Any:
+    """The model, telling the bar of every evaluation of its objective."""
+    model.listener = lambda what, run, calls, value: bar.tell(f"{what} {value:.2f}, evaluation {calls}")
+    return model
 
 
 class Waiting:

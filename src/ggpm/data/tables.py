@@ -5,21 +5,22 @@ from __future__ import annotations
 import csv
 import itertools
 import os
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.data.columns import Columns
+from ggpm.data.columns import Column, Columns
 from ggpm.data.files import replacing
 from ggpm.data.text import did_you_mean, stacklevel
 
 __all__ = [
-    "TableError", "beside", "column_as_numbers", "features_of", "kept_columns", "read_table", "side_by_side",
-    "split_columns", "target_of", "write_table",
+    "TableError", "beside", "check_writable", "column_as_numbers", "features_of", "kept_columns", "left_out",
+    "read_table", "side_by_side", "split_columns", "target_of", "write_table",
 ]  # fmt: skip
 
 MAX_COLUMNS = 10_000
@@ -34,16 +35,19 @@ class TableError(ValueError):
 
 
 def split_columns(text: str) -> list[str]:
-    """Names separated by commas.
+    """Names separated by commas; one that has commas or spaces at its ends stands in double quotes.
 
-    >>> split_columns("sand, silt,clay")
-    ['sand', 'silt', 'clay']
+    >>> split_columns('sand, silt,"a,b"," x "')
+    ['sand', 'silt', 'a,b', ' x ']
     """
-    return [part.strip() for part in text.split(",") if part.strip()]
+    parts = re.findall(r'\s*(?:"((?:[^"]|"")*)"\s*(?=,|$)|([^,]*))(?:,|$)', text)
+    return [name for quoted, bare in parts if (name := quoted.replace('""', '"') if quoted else bare.strip())]
 
 
-def read_table(path: str | os.PathLike) -> Any:
+def read_table(path: str | os.PathLike, text: Sequence[str] = ()) -> Any:
     """A CSV or Parquet file (by its ending) as a pandas data frame.
+
+    Columns in ``text`` are labels: in a CSV file they stay as they are written, so that 001 and 01 are two.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -58,7 +62,7 @@ def read_table(path: str | os.PathLike) -> Any:
     if path.stat().st_size == 0:
         raise TableError(f"{path}: the file is empty.")
     try:
-        table = _read_csv(path) if kind == ".csv" else _read_parquet(path)
+        table = _read_csv(path, text) if kind == ".csv" else _read_parquet(path)
     except TableError:
         raise
     # pandas and pyarrow raise a dozen kinds of errors for files that are not what they claim to be
@@ -73,7 +77,7 @@ def read_table(path: str | os.PathLike) -> Any:
     return table
 
 
-def _read_csv(path: Path) -> Any:
+def _read_csv(path: Path, text: Sequence[str]) -> Any:
     import pandas as pd
 
     with open(path, "rb") as file:
@@ -82,14 +86,35 @@ def _read_csv(path: Path) -> Any:
         raise TableError(f"{path}: more than {MAX_COLUMNS} columns; is this a table?")
     if b"\0" in header:
         raise TableError(f"{path}: not a readable CSV file (its first line has zero bytes).")
-    with open(path, encoding="utf-8", errors="replace", newline="") as file:
+    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
         names, first = ([*itertools.islice(filter(None, csv.reader(file)), 2), [], []])[:2]
     # pandas would take the first field for a label of the row; longer rows further down it refuses by itself
     if len(first) > len(names):
         raise TableError(
             f"{path}: row 1 has {len(first)} fields, the header {len(names)}: values would stand under the wrong names."
         )
-    return pd.read_csv(path, encoding="utf-8", low_memory=False)
+    # pandas would call the second one x.1; columns without a name are told apart by their places
+    repeated = [name for j, name in enumerate(names) if name and name in names[:j]]
+    if repeated:
+        raise TableError(f"{path}: column {repeated[0]!r} occurs more than once.")
+    table = pd.read_csv(path, encoding="utf-8", low_memory=False, dtype={name: str for name in text if name in names})
+    whole = [name for name in table.columns if table[name].dtype.kind in "iu"]
+    if whole and _has_padded_numbers(path):
+        written = pd.read_csv(path, encoding="utf-8", usecols=whole, dtype=str)
+        for name in whole:
+            if written[name].str.match(PADDED).any():
+                table[name] = written[name]
+    return table
+
+
+PADDED = r"\s*[+-]?0\d"
+
+
+def _has_padded_numbers(path: Path) -> bool:
+    """Whether some field of a CSV file may be a number with leading zeros, whose text says more than the number."""
+    field = re.compile(rb'(?:^|[,"])' + PADDED.encode(), re.MULTILINE)
+    with open(path, "rb") as file:
+        return any(field.search(line) for line in file)
 
 
 def _read_parquet(path: Path) -> Any:
@@ -125,6 +150,26 @@ def write_table(table: Any, path: str | os.PathLike) -> None:
         (table.to_csv if kind == ".csv" else table.to_parquet)(temporary, index=False)
 
 
+def check_writable(path: str | os.PathLike, kinds: Sequence[str] = ()) -> None:
+    """Raise TableError where a file cannot be written: before hours of work, not after.
+
+    >>> check_writable("there/is/no/such/folder/m.ggpm")
+    Traceback (most recent call last):
+    ...
+    ggpm.data.tables.TableError: there/is/no/such/folder/m.ggpm: the folder there/is/no/such/folder does not exist.
+    """
+    path = Path(path)
+    if kinds and path.suffix.lower() not in kinds:
+        told = ", ".join(kinds[:-1]) + " or " * (len(kinds) > 1) + kinds[-1]
+        raise TableError(f"{path}: expected a file ending in {told}; got {path.suffix or 'no ending'!r}.")
+    if not path.parent.is_dir():
+        raise TableError(f"{path}: the folder {path.parent} does not exist.")
+    if path.is_dir():
+        raise TableError(f"{path}: this is a folder; name a file in it.")
+    if not os.access(path.parent, os.W_OK):
+        raise TableError(f"{path}: no file can be written into the folder {path.parent}.")
+
+
 def _require(table: Any, names: Sequence[str], path: Any) -> None:
     columns = [str(c) for c in table.columns]
     missing = [name for name in names if name not in columns]
@@ -133,8 +178,8 @@ def _require(table: Any, names: Sequence[str], path: Any) -> None:
         raise TableError(f"{path}: there is no column {missing[0]!r}.{hint}")
 
 
-def column_as_numbers(table: Any, name: str, path: Any) -> NDArray[np.float64]:
-    """One column as finite numbers.
+def column_as_numbers(table: Any, name: str, path: Any, gaps: bool = False) -> NDArray[np.float64]:
+    """One column as finite numbers, or missing ones (NaN) where ``gaps`` allows them.
 
     >>> import pandas
     >>> column_as_numbers(pandas.DataFrame({"a": [1, 2]}), "a", "t.csv")
@@ -150,7 +195,7 @@ def column_as_numbers(table: Any, name: str, path: Any) -> NDArray[np.float64]:
         raise TableError(
             f"{path}, column {name!r}, row {text[0] + 1}: {str(column.iloc[text[0]])[:40]!r} is not a number."
         )
-    bad = np.flatnonzero(~np.isfinite(values))
+    bad = np.flatnonzero(np.isinf(values) if gaps else ~np.isfinite(values))
     if bad.size:
         kind = "missing" if np.isnan(values[bad[0]]) else "infinite"
         raise TableError(
@@ -162,12 +207,13 @@ def column_as_numbers(table: Any, name: str, path: Any) -> NDArray[np.float64]:
 
 def features_of(
     table: Any, names: str | Sequence[str] | None, *, exclude: Sequence[str], path: Any, like: Columns | None = None,
-    gaps: bool = False,
+    gaps: bool = False, kinds: Mapping[str, str] | None = None,
 ) -> Any:  # fmt: skip
     """The input columns as a data frame of numbers, booleans, labels and times: those named, or all not excluded.
 
     Without names, columns that only number the rows and text that differs in every row are left out, with a warning.
-    ``like`` are the columns of a fitted model, which say what each one holds; ``gaps`` lets values be missing.
+    ``like`` are the columns of a fitted model, which say what each one holds, ``kinds`` ("category" or "time" by name)
+    what the user says; ``gaps`` lets values be missing.
 
     >>> import pandas
     >>> table = pandas.DataFrame({"hour": [1, 2, 3], "station": ["a", "b", "a"], "wind": [3, 4, 5]})
@@ -176,10 +222,11 @@ def features_of(
     """
     import pandas as pd
 
+    kinds = kinds or {}
+    _require(table, list(kinds), path)
     if names is None:
-        chosen = [str(c) for c in table.columns if c not in exclude]
-        useless = {name: why for name in chosen if (why := _useless(table[name])) is not None}
-        chosen = [name for name in chosen if name not in useless]
+        useless = left_out(table, [*exclude, *kinds])
+        chosen = [str(c) for c in table.columns if c not in exclude and c not in useless]
         if not chosen:
             raise TableError(f"{path}: there is no column of use beside the target. Name the inputs with --features.")
         if useless:
@@ -188,8 +235,26 @@ def features_of(
     else:
         chosen = split_columns(names) if isinstance(names, str) else list(names)
     _require(table, chosen, path)
-    kinds = [None] * len(chosen) if like is None else like.kinds
-    return pd.DataFrame({name: _feature(table, name, path, kind, gaps) for name, kind in zip(chosen, kinds)})
+    known = dict(zip(chosen, like.kinds)) if like is not None else dict(kinds)
+    texts = dict(zip(chosen, map(_text_labels, like.members))) if like is not None and like.members else {}
+    columns = {name: _feature(table, name, path, known.get(name), gaps, texts.get(name, True)) for name in chosen}
+    return pd.DataFrame(columns)
+
+
+def _text_labels(member: Column) -> bool:
+    """Whether the labels of a category are text."""
+    return member.labels is None or isinstance(member.labels[0], str)
+
+
+def left_out(table: Any, exclude: Sequence[str]) -> dict[str, str]:
+    """Columns that are no inputs unless they are asked for, each with the reason.
+
+    >>> import pandas
+    >>> left_out(pandas.DataFrame({"id": [1, 2, 3], "hour": [0, 5, 7]}), [])
+    {'id': 'numbers the rows'}
+    """
+    names = [str(c) for c in table.columns if c not in exclude]
+    return {name: why for name in names if (why := _useless(table[name])) is not None}
 
 
 COUNTERS = ("", "id", "index", "no", "nr", "row", "rowid", "rownames", "row_names")
@@ -223,7 +288,54 @@ def _times(column: Any) -> Any:
         return None
 
 
-def _feature(table: Any, name: str, path: Any, kind: str | None, gaps: bool) -> Any:
+def _as_times(column: Any, name: str, path: Any) -> Any:
+    """A column that the user or a model calls times; other forms than the ISO one where day and month are plain."""
+    import pandas as pd
+
+    if column.dtype.kind == "M" or hasattr(column.dtype, "tz"):
+        return column
+    text = column.where(column.isna(), column.astype(str)) if column.dtype.kind in "iu" else column
+    times = _times(text)
+    if times is not None:
+        return times
+    readings = []
+    for first in (False, True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that day and month could be swapped: looked at below
+            readings.append(pd.to_datetime(text.astype(object), errors="coerce", dayfirst=first))
+    advice = "Write times as 2024-05-31 06:00."
+    if column.dtype.kind == "f" or readings[0].dtype.kind != "M":
+        raise TableError(f"{path}, column {name!r}: these are no times, or of several time zones. {advice}")
+    wrong = np.flatnonzero((readings[0].isna() & readings[1].isna() & column.notna()).to_numpy())
+    if wrong.size:
+        raise TableError(
+            f"{path}, column {name!r}, row {wrong[0] + 1}: {str(column.iloc[wrong[0]])[:40]!r} is not a time "
+            f"({wrong.size} such row(s)). {advice}"
+        )
+    good = [reading for reading in readings if not (reading.isna() & column.notna()).any()]
+    if len(good) != 1 and not (good and readings[0].equals(readings[1])):
+        differ = np.flatnonzero((readings[0] != readings[1]).to_numpy() & column.notna().to_numpy())
+        raise TableError(
+            f"{path}, column {name!r}, row {differ[0] + 1}: {str(column.iloc[differ[0]])[:40]!r} could have the day or "
+            f"the month first. {advice}"
+        )
+    return good[0]
+
+
+def _as_labels(column: Any, text: bool) -> Any:
+    """A column of labels, as text where they are: also those that look like numbers."""
+    import pandas as pd
+
+    if not text or isinstance(column.dtype, pd.CategoricalDtype):
+        return column
+    if column.dtype.kind in "iuf":
+        whole = column.dropna()
+        column = column.astype("Int64") if (whole == whole.round()).all() else column
+    written = column.astype(str).where(column.notna(), None)
+    return written.astype(pd.CategoricalDtype(sorted(written.dropna().unique())))
+
+
+def _feature(table: Any, name: str, path: Any, kind: str | None, gaps: bool, text: bool = True) -> Any:
     """One input column in the type in which the door expects it."""
     import pandas as pd
 
@@ -234,11 +346,18 @@ def _feature(table: Any, name: str, path: Any, kind: str | None, gaps: bool) -> 
             f"{path}, column {name!r}, row {bad[0] + 1}: the value is missing ({bad.size} such row(s)). Remove or fill "
             "those rows first."
         )
-    times = _times(column) if column.dtype.kind == "O" or pd.api.types.is_string_dtype(column) else None
-    if times is not None and kind in (None, "time"):
+    if kind == "time":
+        return _as_times(column, name, path)
+    if kind == "category":
+        return _as_labels(column, text)
+    words = column.dtype.kind == "O" or pd.api.types.is_string_dtype(column)
+    times = _times(column) if words and kind is None else None
+    if times is not None:
         return times
-    if kind == "category" or column.dtype.kind in "bmM" or hasattr(column.dtype, "tz"):
+    if column.dtype.kind in "bmM" or hasattr(column.dtype, "tz"):
         return column
+    if words:
+        _refuse_merging(column, name, path)
     values = pd.to_numeric(column, errors="coerce")
     words = np.flatnonzero(values.isna().to_numpy() & column.notna().to_numpy())
     if words.size and (kind is not None or words.size < column.notna().sum()):
@@ -253,6 +372,24 @@ def _feature(table: Any, name: str, path: Any, kind: str | None, gaps: bool) -> 
     if infinite.size:
         raise TableError(f"{path}, column {name!r}, row {infinite[0] + 1}: the value is infinite.")
     return values.astype(float)
+
+
+def _refuse_merging(column: Any, name: str, path: Any) -> None:
+    """Raise TableError where padded text of different labels would become one number."""
+    import pandas as pd
+
+    labels = pd.Series(column.dropna().astype(str).unique())
+    padded = labels[labels.str.match(PADDED)]
+    if padded.empty:
+        return
+    numbers = pd.to_numeric(labels, errors="coerce")
+    twice = numbers[numbers.notna() & numbers.duplicated(keep=False)]
+    if len(twice):
+        one, other = labels[twice[twice == twice.iloc[0]].index[:2]]
+        raise TableError(
+            f"{path}, column {name!r}: {one!r} and {other!r} would be one number. Name it in --category if these are "
+            "labels; else write its numbers in one way."
+        )
 
 
 def kept_columns(table: Any, names: str | None, *, path: Any) -> Any:
@@ -285,10 +422,13 @@ def side_by_side(kept: Any, summary: Any) -> Any:
 beside = side_by_side  # its name in version 0.1
 
 
-def target_of(table: Any, names: Sequence[str], *, labels: bool, path: Any, like: NDArray | None = None) -> Any:
+def target_of(
+    table: Any, names: Sequence[str], *, labels: bool, path: Any, like: NDArray | None = None, gaps: bool = False
+) -> Any:
     """The target: a series of numbers or labels, or a frame of numbers for several columns.
 
-    ``like`` are the labels of a fitted model, whose type those in the table are brought to.
+    ``like`` are the labels of a fitted model, whose type those in the table are brought to; ``gaps`` lets numbers be
+    missing.
 
     >>> import pandas
     >>> target_of(pandas.DataFrame({"sand": [1], "clay": [3]}), ["sand", "clay"], labels=False, path="t.csv").shape
@@ -306,9 +446,24 @@ def target_of(table: Any, names: Sequence[str], *, labels: bool, path: Any, like
             raise TableError(
                 f"{path}, column {names[0]!r}, row {empty[0] + 1}: the label is missing ({empty.size} such row(s))."
             )
-        number = column.dtype.kind in "biuf"
         text = like is not None and like.dtype.kind in "OU"
+        column = column if text else _unpadded(column)
+        number = column.dtype.kind in "biuf"
         values = column.astype(str).to_numpy(dtype=object) if text or not number else column.to_numpy()
         return pd.Series(values.astype(str) if values.dtype == object else values, name=names[0])
-    columns = {name: column_as_numbers(table, name, path) for name in names}
+    columns = {name: column_as_numbers(table, name, path, gaps) for name in names}
     return pd.Series(columns[names[0]], name=names[0]) if len(names) == 1 else pd.DataFrame(columns)
+
+
+def _unpadded(column: Any) -> Any:
+    """Labels as numbers or truth values where nothing is lost by it; else the text that was written."""
+    import pandas as pd
+
+    if column.dtype.kind in "biuf":
+        return column
+    labels = pd.Series(column.astype(str).unique())
+    if set(labels) <= {"True", "False"}:
+        return column.astype(str) == "True"
+    numbers = pd.to_numeric(labels, errors="coerce")
+    lost = numbers.isna().any() or numbers.duplicated().any() or labels.str.match(PADDED).any()
+    return column if lost else pd.to_numeric(column)

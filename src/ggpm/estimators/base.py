@@ -24,13 +24,14 @@ from ggpm.data.checks import as_numbers, as_offset, check_spreads, check_whole
 from ggpm.data.columns import Columns
 from ggpm.data.door import Target
 from ggpm.data.kinds import is_streamed
-from ggpm.data.rows import pick
+from ggpm.data.rows import ArrayRows, pick
 from ggpm.data.text import Hint, Message, did_you_mean, stacklevel
 from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit, source_of, target_of
 from ggpm.estimators.judging import Judging
 from ggpm.estimators.predicting import Predicting
 from ggpm.families.base import Family
 from ggpm.families.weighted import Weighted
+from ggpm.fields.advice import advise
 from ggpm.fields.base import Field
 from ggpm.fields.dense import DenseField
 from ggpm.fields.inducing.field import InducingField
@@ -43,12 +44,14 @@ from ggpm.learning import priors
 from ggpm.learning.choice import AUTO, choose, name_of
 from ggpm.learning.contest import Contest, choose_kernel
 from ggpm.learning.fit import NO_MODE, Fit, Search, SearchOutcome, learn, learn_in_samples
+from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence
 from ggpm.prediction.loo import LeaveOneOut, leave_groups_out, leave_one_out
 from ggpm.sites import INFERENCES, Rule
 
 Array = NDArray[np.float64]
 
+SLOW_ROWS = 5000  # a fit of so many counts takes half a minute exactly, twelve seconds by neighbours
 REARRANGED = 3  # most times that neighbours are found again because the learned kernels order distances otherwise
 
 
@@ -57,6 +60,8 @@ class GGP(Predicting, Judging, BaseEstimator):
 
     listener: Callable[[str, int, int, float], None] | None = None
     """Called during the search with (what, run, evaluation, value); set by progress bars."""
+    journal: Journal | None = None
+    """Keeps the evaluations of the search, for one that is cut off; set by the command line."""
 
     def __init__(
         self,
@@ -119,7 +124,7 @@ class GGP(Predicting, Judging, BaseEstimator):
         fit = copy.copy(self)._fit(X, y, sample_weight, offset)
         self._adopt(fit)
         for note in (*fit.notes, *([] if self.optimizer is None else self._notes_on_bounds())):
-            warnings.warn(note, ConvergenceWarning, stacklevel=2)
+            warnings.warn(note, ConvergenceWarning, stacklevel=stacklevel())
         return self
 
     def _adopt(self, fit: Fit) -> None:
@@ -171,14 +176,16 @@ class GGP(Predicting, Judging, BaseEstimator):
         if weight is not None and self.objective == "loo":
             raise ValueError("with sample_weight objective must be 'evidence'; got 'loo'.")
         if self.neighbours is not None:
-            self._check_neighbours(X)
+            self._check_neighbours()
+            if is_streamed(X):
+                return self._fit_neighbours_of_chunks(X, y, offset, weight)
         elif self.inducing is not None or is_streamed(X):
             if self.objective != "evidence":
                 raise ValueError(f"with inducing points objective must be 'evidence'; got {self.objective!r}.")
             return self._fit_inducing(X, y, offset, weight)
         return self._fit_in_memory(X, y, offset, weight)
 
-    def _check_neighbours(self, X: Any) -> None:
+    def _check_neighbours(self) -> None:
         if self.inducing is not None:
             raise ValueError(
                 Message(
@@ -191,11 +198,6 @@ class GGP(Predicting, Judging, BaseEstimator):
             )
         if self.objective != "evidence":
             raise ValueError(f"with neighbours objective must be 'evidence'; got {self.objective!r}.")
-        if is_streamed(X):
-            raise ValueError(
-                f"X is a {type(X).__name__}, whose rows are read in chunks: neighbours need all of them in memory. "
-                "Pass arrays, or inducing=M instead."
-            )
 
     def _fit_in_memory(self, X: Any, y: Any, offset: Any, weight: Array | None) -> Fit:
         X, columns = inputs_of(self, X)
@@ -211,14 +213,31 @@ class GGP(Predicting, Judging, BaseEstimator):
         chosen = self._chosen(family, dense, columns, weight)
         kernels = self._kernels(family, X, columns, weight) if chosen is None else chosen.winner.kernels
         if self.neighbours is not None:
-            settings = self.neighbours if isinstance(self.neighbours, Neighbours) else Neighbours(self.neighbours)
-            rows = NeighboursField(X, encoded, offset, settings, kernels)
-            return self._learned_by_neighbours(self._evidence(family, kernels, rows, chosen), rows, chosen).fit(*told)
-        fit = self._learned(self._evidence(family, kernels, dense, chosen), chosen).fit(*told)
+            return self._learned_by_neighbours(family, kernels, X, encoded, offset, chosen).fit(*told)
+        advice = advise(len(X), int(np.count_nonzero(np.ptp(X, axis=0) > 0)), kernels)
+        if len(X) > SLOW_ROWS:
+            text = Message("exact inference takes minutes to hours for so many rows. ", advice.text)
+            warnings.warn(text, UserWarning, stacklevel=stacklevel())
+        try:
+            fit = self._learned(self._evidence(family, kernels, dense, chosen), chosen).fit(*told)
+        except MemoryError as error:
+            if advice.field == "exact":
+                raise
+            raise MemoryError(Message(error, " ", advice.text)) from None
         dense.forget()
         if fit.found is not None:
             fit.found.process.forget()
         return fit
+
+    def _fit_neighbours_of_chunks(self, X: Any, y: Any, offset: Any, weight: Any) -> Fit:
+        """Rows are read, checked and encoded chunk by chunk, on a cluster where they lie, and then held here."""
+        source = source_of(self, X, y, offset, weight, ArrayRows.chunk_rows)
+        family, classes, _, rows, weight = prepared(self, source, y, np.arange(source.n_rows))
+        chosen = self._chosen(family, DenseField(rows.X, rows.y, rows.offset), source.columns, weight)
+        kernels = self._kernels(family, rows.X, source.columns, weight) if chosen is None else chosen.winner.kernels
+        learned = self._learned_by_neighbours(family, kernels, rows.X, rows.y, rows.offset, chosen)
+        target = Target(source.target_names, frames.kind_of(y), classes)
+        return learned.fit(source.columns, target, _name_of_offset(X, offset))
 
     def _chosen(self, family: Family, rows: DenseField, columns: Columns, weight: Array | None) -> Contest | None:
         """Kernels and where their search starts, chosen from rows of some weight; None where that is not asked for."""
@@ -232,9 +251,12 @@ class GGP(Predicting, Judging, BaseEstimator):
         )  # fmt: skip
 
     def _learned_by_neighbours(
-        self, evidence: Evidence, rows: NeighboursField, chosen: Contest | None
+        self, family: Family, kernels: list, X: Array, y: Array, offset: Array, chosen: Contest | None
     ) -> SearchOutcome:
         """Hyperparameters from all rows or some, with neighbours found again until they are near under them."""
+        settings = self.neighbours if isinstance(self.neighbours, Neighbours) else Neighbours(self.neighbours)
+        rows = NeighboursField(X, y, offset, settings, kernels)
+        evidence = self._evidence(family, kernels, rows, chosen)
         part, most = evidence, rows.settings.learn_rows
         if most is not None and most < rows.n_rows:
             state = check_random_state(0 if self.random_state is None else self.random_state)
@@ -299,9 +321,8 @@ class GGP(Predicting, Judging, BaseEstimator):
         if self.optimizer is not None:
             learned = learn_in_samples(evidence, settings, sample, self._search(rng))
             learned = learned if chosen is None else replace(learned, search=chosen.table)
-        given = getattr(X, "offset", None) if is_streamed(X) and offset is None else offset
-        name = given if isinstance(given, str) else offset_name(given)
-        return learned.fit(source.columns, Target(source.target_names, frames.kind_of(y), classes), name)
+        target = Target(source.target_names, frames.kind_of(y), classes)
+        return learned.fit(source.columns, target, _name_of_offset(X, offset))
 
     def _kernels(self, family: Family, X: Array, columns: Columns, weight: Array | None = None) -> list:
         """The kernels to start from; X are the rows, of some weight, that the default one takes its scale from."""
@@ -327,7 +348,7 @@ class GGP(Predicting, Judging, BaseEstimator):
         return evidence
 
     def _search(self, rng: np.random.Generator) -> Search:
-        return Search(self.optimizer, self.n_restarts_optimizer, rng, self._report)
+        return Search(self.optimizer, self.n_restarts_optimizer, rng, self._report, self.journal)
 
     def _notes_on_bounds(self) -> list[str]:
         """Name hyperparameters that ended at a bound, unless that is how a part shows that it is not needed.
@@ -501,6 +522,12 @@ class GGP(Predicting, Judging, BaseEstimator):
         for note in updated.notes:
             warnings.warn(note, ConvergenceWarning, stacklevel=2)
         return self
+
+
+def _name_of_offset(X: Any, offset: Any) -> str | None:
+    """Name of the offset of rows that may know it themselves."""
+    given = getattr(X, "offset", None) if is_streamed(X) and offset is None else offset
+    return given if isinstance(given, str) else offset_name(given)
 
 
 def _print_progress(what: str, run: int, calls: int, value: float) -> None:

@@ -16,8 +16,9 @@ from ggpm.data.checks import as_weight
 from ggpm.data.kinds import is_dask
 from ggpm.estimators.base import GGP
 from ggpm.families.base import Family, bound
-from ggpm.families.partial import Partial, partly_missing
+from ggpm.families.partial import Partial, partly_missing, with_rests
 from ggpm.families.support import Real
+from ggpm.prediction.predictive import Predictive
 
 __all__ = ["GGPRegressor", "log_predictive_density_scorer"]
 
@@ -115,6 +116,56 @@ class GGPRegressor(RegressorMixin, GGP):
             n_jobs=n_jobs,
         )
 
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, offset: Any = None, trials: Any = None) -> Self:
+        """Learn the hyperparameters and the posterior.
+
+        Parameters
+        ----------
+        X : array or data frame (n, features)
+            Numbers, booleans, categories (or text), times and durations; see `ggpm.kernels` for kernels on columns.
+        y : outputs of the family's kind, n rows
+            Rows in which all of y is missing are left out, with a warning; parts may be missing (NaN) of Gaussian
+            outputs, compositions and multinomial counts.
+        sample_weight : array (n,), optional
+            How many times each row counts: 2 is the row twice, 0 leaves it out. Predictions are for a weight of one.
+        offset : array (n,) or (n, D), optional
+            Known part of the latent, added to it (for counts: the logarithm of the exposure).
+        trials : array (n,) or number, optional
+            Totals of multinomial counts of which parts are missing: what is left of them counts as one category.
+            Without them such counts are taken given the total of those that are there.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> X = np.arange(4.0)[:, None]
+        >>> y = np.array([[1, 2, 3], [2, 2, 2], [4, np.nan, np.nan], [3, 1, 2]])
+        >>> GGPRegressor("multinomial", optimizer=None).fit(X, y, trials=6).converged_
+        True
+        """
+        if trials is not None:
+            y = with_rests(families.get(self.family), y, trials)
+        return super().fit(X, y, sample_weight, offset=offset)
+
+    def log_predictive_density(self, X: Any, y: Any, *, offset: Any = None, trials: Any = None) -> Array:
+        """Log predictive density of each row of y, (m,); of rows of which parts are missing, that of the others.
+
+        >>> X = np.arange(6.0)[:, None]
+        >>> GGPRegressor("poisson").fit(X, np.arange(6)).log_predictive_density(X, np.arange(6)).shape
+        (6,)
+        """
+        if is_dask(X):
+            return super().log_predictive_density(X, y, offset=offset)
+        y = self.codes(y)
+        y = y if trials is None else with_rests(self.family_, y, trials)
+        if not partly_missing(y).any():
+            return super().log_predictive_density(X, y, offset=offset)
+        mean, cov = self.predict_latent(X, offset=offset)
+        check_consistent_length(mean, y)
+        return Predictive(Partial.around(self.family_, y), mean, cov).log_prob(y)
+
     def resolve_family(self, y: Any, weight: Array | None = None) -> tuple[Family, Array, None]:
         """The family bound to the data, and the encoded y.
 
@@ -178,7 +229,7 @@ class GGPRegressor(RegressorMixin, GGP):
 class _LogPredictiveDensity(BaseEstimator):
     """Mean log predictive density: pass it as ``scoring`` to scikit-learn's model selection, also for pipelines.
 
-    With metadata routing it takes ``offset`` and ``sample_weight``:
+    With metadata routing it takes ``offset``, ``sample_weight`` and ``trials``:
     ``log_predictive_density_scorer.set_score_request(offset=True)`` is a scorer that asks for the offset.
 
     >>> from sklearn.model_selection import cross_val_score
@@ -189,12 +240,15 @@ class _LogPredictiveDensity(BaseEstimator):
     (2,)
     """
 
-    __metadata_request__score = {"offset": None, "sample_weight": None}  # noqa: RUF012  # scikit-learn's protocol
+    __metadata_request__score = {"offset": None, "sample_weight": None, "trials": None}  # noqa: RUF012  # scikit-learn's protocol
 
-    def __call__(self, estimator: Any, X: Any, y: Any, *, offset: Any = None, sample_weight: Any = None) -> float:
+    def __call__(
+        self, estimator: Any, X: Any, y: Any, *, offset: Any = None, sample_weight: Any = None, trials: Any = None
+    ) -> float:
         if hasattr(estimator, "steps"):  # a pipeline: its last step is ours, the others prepare X
             X, estimator = (estimator[:-1].transform(X) if len(estimator) > 1 else X), estimator[-1]
-        density = estimator.log_predictive_density(X, y, offset=offset)
+        given = {} if trials is None else {"trials": trials}
+        density = estimator.log_predictive_density(X, y, offset=offset, **given)
         return float(np.average(density, weights=as_weight(sample_weight, len(density))))
 
     def set_score_request(self, **requests: Any) -> Self:

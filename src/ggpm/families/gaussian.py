@@ -7,7 +7,7 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from ggpm.data.text import Hint, Message
@@ -117,6 +117,22 @@ class Gaussian(Family):
     def _each(self, per_output: Array) -> Array:
         """Derivatives in log phi from those in every output's log variance, (..., D) -> (..., p)."""
         return per_output if np.ndim(self.phi) else per_output.sum(axis=-1, keepdims=True)
+
+    def marginal(self, present: NDArray[np.bool_]) -> tuple[Self, Array]:
+        """The family of some of the outputs, and the derivatives of its log-hyperparameters in those of this one.
+
+        >>> small, J = Gaussian(phi=[0.4, 0.2, 0.7]).resolve(np.zeros((2, 3))).marginal(np.array([True, False, True]))
+        >>> small.phi, J
+        (array([0.4, 0.7]), array([[1., 0., 0.],
+               [0., 0., 1.]]))
+        """
+        out = copy.copy(self)
+        out._columns = out.latent_dim = int(present.sum())
+        out._flat = False
+        if np.ndim(self.phi) == 0:
+            return out, np.eye(self.log_hyper.size)
+        out.phi = np.asarray(self.phi)[present]
+        return out, np.eye(len(present))[present][:, : self.log_hyper.size]
 
     # ---- density -------------------------------------------------------------------------------------------
     def log_prob(self, eta: Array, y: Array) -> Array:

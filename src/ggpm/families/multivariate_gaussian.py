@@ -6,7 +6,7 @@ import copy
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 
 from ggpm.families.base import Array, Bounds, Family, moments
@@ -152,6 +152,28 @@ class MultivariateGaussian(Gaussian):
         rows, columns = np.tril_indices(len(L), -1)
         below = dL[..., rows, columns] * self._units[rows]
         return np.concatenate([np.einsum("...jj->...j", dL) * np.diag(L), below], axis=-1)
+
+    def marginal(self, present: NDArray[np.bool_]) -> tuple[Self, Array]:
+        """The family of some of the outputs, and the derivatives of its log-hyperparameters in those of this one."""
+        out = copy.copy(self)
+        out._columns = out.latent_dim = int(present.sum())
+        out._flat = False
+        out.phi = np.asarray(self.phi, dtype=float)[np.ix_(present, present)]
+        out._sizes = None if self._sizes is None else self._sizes[present]
+        L, small, inverse = self._L, out._L, out._inverse_L
+        d, k = len(L), len(small)
+        rows, columns = np.tril_indices(d, -1)
+        at = np.concatenate([np.arange(d), rows]), np.concatenate([np.arange(d), columns])
+        step = np.concatenate([np.diag(L), self._units[rows]])  # dL_ij for a unit of the log-hyperparameter
+        dL = np.zeros((len(step), d, d))
+        dL[np.arange(len(step)), at[0], at[1]] = step
+        half = (dL @ L.T)[:, present][:, :, present]
+        # dL_s = L_s Phi(L_s^-1 dSigma L_s^-T), Phi the lower triangle with half the diagonal (Murray 2016, eq. 10)
+        inner = inverse @ (half + half.swapaxes(1, 2)) @ inverse.T
+        moved = small @ (np.tril(inner, -1) + 0.5 * inner * np.eye(k))
+        below = np.tril_indices(k, -1)
+        found = [np.einsum("pjj->pj", moved) / np.diag(small), moved[:, below[0], below[1]] / out._units[below[0]]]
+        return out, np.concatenate(found, axis=1).T
 
     # ---- density -------------------------------------------------------------------------------------------
     def log_prob(self, eta: Array, y: Array) -> Array:

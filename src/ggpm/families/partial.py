@@ -1,15 +1,17 @@
 """Rows of which some parts are missing: the exact marginal density of what is there.
 
 =============  =======================================================================================
-Gaussian       the columns that are there
+Gaussian       the columns that are there, with their noise (multivariate: its covariance among them)
 Dirichlet      parts that sum to the whole are a subcomposition, Dir(alpha_present); parts that sum to
                less leave a rest, which is one amalgamated part, Dir(alpha_present, sum alpha_missing)
-multinomial    counts given their total: the softmax over the columns that are there
+multinomial    counts given their total: the softmax over the columns that are there; where the trials are
+               known, what is left of them is the count of one amalgamated category
 =============  =======================================================================================
 
 Each is a smaller family of the same kind at a latent g(eta): some of the latents, and for the rest one whose alpha is
 the sum of theirs. The chain rule through g is done here, once. Encoded y has the values first, zero where there is
-none, and then as many columns that are 1 where there is one.
+none, and then as many columns that are 1 where there is one. Where counts have a rest, the first value that is missing
+is that rest, and its mark is -1.
 """
 
 from __future__ import annotations
@@ -21,19 +23,23 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
+from ggpm.data import frames
+from ggpm.data.checks import as_numbers
 from ggpm.families.base import Family, bound
 from ggpm.families.curvature import Blocks, Marginals
 from ggpm.families.dirichlet import Dirichlet
 from ggpm.families.gaussian import Gaussian
 from ggpm.families.multinomial import Multinomial
+from ggpm.families.multivariate_gaussian import MultivariateGaussian
 from ggpm.families.wrapped import Wrapped
 
-__all__ = ["Partial", "partly_missing"]
+__all__ = ["Partial", "partly_missing", "with_rests"]
 
 Array = NDArray[np.float64]
 
-KNOWN = (Gaussian, Dirichlet, Multinomial)
+KNOWN = (Gaussian, MultivariateGaussian, Dirichlet, Multinomial)
 ROUNDED = 0.01  # of the total: parts that miss no more than this are whole, where rows are closed (99 of 100 percent)
 EXACT = 1e-6  # the same where they are not, as for whole rows
 
@@ -51,6 +57,44 @@ def partly_missing(y: Any) -> NDArray[np.bool_]:
     return missing.any(axis=1) & ~missing.all(axis=1)
 
 
+def with_rests(family: Family, y: Any, trials: Any) -> Any:
+    """Counts of which parts are missing, with what is known from the trials: the parts that are left together.
+
+    A single missing part is what is left. Several leave their sum, which stands in the first of them as -1 - sum.
+
+    >>> with_rests(Multinomial(), [[1, 2, np.nan], [np.nan, np.nan, 4]], [5, 10])
+    array([[ 1.,  2.,  2.],
+           [-7., nan,  4.]])
+    """
+    if not isinstance(family, Multinomial):
+        raise ValueError(
+            f"trials in fit and log densities are for multinomial counts of which parts are missing; "
+            f"{type(family).__name__} takes none there."
+        )
+    values = np.array(frames.values_of(y), dtype=float)
+    if values.ndim != 2:
+        raise ValueError(f"y must have one column per category; got shape {values.shape}.")
+    given = as_numbers(trials, "trials", "positive integers")
+    if given.shape not in {(), (len(values),)}:
+        raise ValueError(f"trials must be one number, or one for each of the {len(values)} rows; got {given.shape}.")
+    N = np.broadcast_to(given, (len(values),))
+    missing = np.isnan(values)
+    rest = N - np.nansum(values, axis=1)
+    wrong = ~(np.round(N) == N) | (rest < 0) | (~missing.any(axis=1) & (rest != 0))
+    wrong &= ~missing.all(axis=1)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"trials must be whole numbers that counts add up to; got {N[row]:g} for the counts of row {row}, "
+            f"{np.nansum(values[row]):g} in all."
+        )
+    rows = np.flatnonzero(missing.any(axis=1) & ~missing.all(axis=1))
+    first = missing[rows].argmax(axis=1)
+    several = missing[rows].sum(axis=1) > 1
+    values[rows, first] = np.where(several, -1.0 - rest[rows], rest[rows])
+    return frames.build(kind, values, frames.names_of(y), frames.index_of(y)) if (kind := frames.kind_of(y)) else values
+
+
 class Partial(Wrapped):
     """A resolved Gaussian, Dirichlet or multinomial family for rows of which parts may be missing.
 
@@ -64,14 +108,21 @@ class Partial(Wrapped):
     """
 
     @classmethod
-    def resolved(cls, family: Family, y: Array, weight: Array | None = None) -> Partial:
-        """The family bound to y, by the rows that are whole."""
+    def around(cls, family: Family, y: Array) -> Partial:
+        """A family that is resolved, for rows like these; ValueError where it has no density of some parts alone."""
         partial = partly_missing(y)
         if type(family) not in KNOWN:
             raise ValueError(
                 f"y has missing parts in {partial.sum()} row(s), first in row {partial.argmax()}: "
                 f"{type(family).__name__} has no density of the others alone. Drop or fill those rows (NaN)."
             )
+        return cls(family)
+
+    @classmethod
+    def resolved(cls, family: Family, y: Array, weight: Array | None = None) -> Partial:
+        """The family bound to y, by the rows that are whole."""
+        partial = partly_missing(y)
+        cls.around(family, y)
         if partial.all():
             raise ValueError("every row of y has missing parts: at least one must be whole.")
         whole = bound(family, y[~partial], None if weight is None else weight[~partial])
@@ -91,8 +142,11 @@ class Partial(Wrapped):
             out[~partial, :d] = self.base.encode(values[~partial])
         for row in np.flatnonzero(partial):
             present = ~np.isnan(values[row])
+            rest = present & (values[row] < 0) & isinstance(self.base, Multinomial)  # by `with_rests`
+            present &= ~rest
             out[row, :d][present] = self._encoded(values[row, present], int(row))
-            out[row, d:] = present
+            out[row, :d][rest] = -1.0 - values[row, rest]
+            out[row, d:] = np.where(rest, -1.0, present)
         return out
 
     def _encoded(self, known: Array, row: int) -> Array:
@@ -114,7 +168,8 @@ class Partial(Wrapped):
 
     def decode(self, y: Array) -> Array:
         d = y.shape[-1] // 2
-        return np.where(y[..., d:] == 1, self.base.decode(y[..., :d]), np.nan)
+        known = np.where(y[..., d:] == 1, self.base.decode(y[..., :d]), np.nan)
+        return np.where(y[..., d:] == -1, -1.0 - y[..., :d], known)
 
     def _small(self, k: int, present: NDArray[np.bool_] | None = None) -> Any:
         """The family of so many parts."""
@@ -124,25 +179,30 @@ class Partial(Wrapped):
             small.closure, small._parts = False, k
         if isinstance(small, Gaussian):
             small._columns, small._flat = k, False
-            if np.ndim(small.phi) and present is not None:
-                small.phi = np.asarray(small.phi)[present]
+            if present is not None:
+                small = self.base.marginal(present)[0]
         return small
 
     def _groups(self, y: Array) -> Iterator[_Group]:
         """Rows with the same parts missing, together."""
         d = y.shape[-1] // 2
         values, present = y[:, :d], y[:, d:] == 1
-        rest = np.zeros(len(y))
+        rest, left = np.zeros(len(y)), np.zeros(len(y), dtype=bool)
         if isinstance(self.base, Dirichlet):
             rest = np.where(present.all(axis=1), 0.0, 1.0 - values.sum(axis=1))
-        keys = np.concatenate([present, rest[:, None] > 1e-12], axis=1)
+            left = rest > 1e-12
+        elif isinstance(self.base, Multinomial):
+            counted = y[:, d:] == -1
+            rest, left = np.where(counted, values, 0.0).sum(axis=1), counted.any(axis=1)
+        keys = np.concatenate([present, left[:, None]], axis=1)
         for key in np.unique(keys, axis=0):
             rows = np.flatnonzero((keys == key).all(axis=1))
             here = key[:-1]
             part = values[rows][:, here]
             if key[-1]:
                 part = np.concatenate([part, rest[rows, None]], axis=1)
-            yield _Group(self._small(part.shape[1], here), rows, here, bool(key[-1]), part)
+            jacobian = self.base.marginal(here)[1] if isinstance(self.base, Gaussian) else None
+            yield _Group(self._small(part.shape[1], here), rows, here, bool(key[-1]), part, jacobian)
 
     # ---- density -----------------------------------------------------------------------------------------------------
     def expansion(self, y: Array) -> Array:
@@ -190,7 +250,7 @@ class Partial(Wrapped):
             J, at = g.jacobian(e), g.latent(e)
             d_latent, d_phi = g.family.U_pullback(at, g.y, Blocks(J @ v @ J.swapaxes(1, 2)), expected=expected)
             d_eta = np.einsum("nk,nkj->nj", d_latent, J)
-            phi[g.places(phi.size)] += d_phi
+            phi += g.in_phi(d_phi, phi.size)
             if g.rest:
                 second, U = g.second(e), g.family.U(at, g.y, expected=expected).dense()
                 d_eta += 2.0 * np.einsum("njl,nj->nl", second, (v @ J.swapaxes(1, 2) @ U)[..., -1])
@@ -205,7 +265,7 @@ class Partial(Wrapped):
         out = np.zeros((*np.broadcast_shapes(eta.shape[:-1], y.shape[:-1]), self.log_hyper.size))
         for g in self._groups(y):
             found = g.family.log_prob_phi(g.latent(eta[..., g.rows, :]), g.y)
-            out[np.ix_(*map(np.arange, out.shape[:-2]), g.rows, g.places(out.shape[-1]))] = found
+            out[..., g.rows, :] = g.in_phi(found, out.shape[-1])
         return out
 
     def u_phi(self, eta: Array, y: Array) -> Array:
@@ -213,9 +273,8 @@ class Partial(Wrapped):
         if out.shape[-1] == 0:
             return out
         for g in self._groups(y):  # Gaussian: the latents that are there are the smaller family's own
-            found = g.family.u_phi(g.latent(eta[..., g.rows, :]), g.y)
-            index = (*map(np.arange, out.shape[:-3]), g.rows, np.flatnonzero(g.present), g.places(out.shape[-1]))
-            out[np.ix_(*index)] = found
+            found = g.in_phi(g.family.u_phi(g.latent(eta[..., g.rows, :]), g.y), out.shape[-1])
+            out[np.ix_(*map(np.arange, out.shape[:-3]), g.rows, np.flatnonzero(g.present))] = found
         return out
 
 
@@ -229,10 +288,12 @@ class _Group:
     rest: bool
     """Whether the parts that are missing are one amalgamated part, the last of the smaller family."""
     y: Array
+    phi_jacobian: Array | None = None
+    """Derivatives of the smaller family's log-hyperparameters in those of the whole one, where there are any."""
 
-    def places(self, size: int) -> NDArray[np.intp]:
-        """Hyperparameters of the smaller family among all: one that outputs share, or one for each."""
-        return np.flatnonzero(self.present) if size == len(self.present) and size > 1 else np.arange(size)
+    def in_phi(self, derivative: Array, size: int) -> Array:
+        """A derivative in the smaller family's log-hyperparameters as one in those of the whole one, (..., size)."""
+        return derivative if self.phi_jacobian is None or not size else derivative @ self.phi_jacobian
 
     def latent(self, eta: Array) -> Array:
         own = eta[..., self.present]
@@ -241,9 +302,17 @@ class _Group:
         return np.concatenate([own, self._rest(eta)[0][..., None]], axis=-1)
 
     def _rest(self, eta: Array) -> tuple[Array, tuple[Array, ...], tuple[Array, ...]]:
-        """Latent of the amalgamated part, its derivatives in the sum of alphas, and those of the alphas in eta."""
-        link = self.family._link
+        """Latent of the amalgamated part, its derivatives in the sum of alphas, and those of the alphas in eta.
+
+        Of counts, alpha is exp(eta): shares are alphas over their sum.
+        """
         e = eta[..., ~self.present]
+        if isinstance(self.family, Multinomial):
+            value = logsumexp(e, axis=-1)
+            share = np.exp(e - value[..., None])  # all in units of the sum of alphas
+            one = np.ones(value.shape)
+            return value, (one, -one, 2.0 * one), (share, share, share)
+        link = self.family._link
         s = link(e).sum(axis=-1)
         value = np.log(s) if self.family.link == "exp" else s + np.log(-np.expm1(-s))
         l1, l2, l3 = link.derivatives(value)

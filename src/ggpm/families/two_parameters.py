@@ -22,7 +22,7 @@ from ggpm.families.special.stable import HALF_LOG_2PI
 # Of predictive densities: spacing and radius in b, in standard deviations; nodes in a, stretched by sinh to
 # sinh(6) = 200 widths of the peak, and most Newton steps to find it
 OUTER_STEP, OUTER_REACH = 0.125, 8.0
-STEEPEST = 300.0  # exp(-b) stays at exp(300) beyond: its square is still a float, and no data are so precise
+STEEPEST = 300.0  # b counts as -300 beyond: the square of exp(300) is still a float, and no data are so precise
 INNER_NODES, INNER_REACH, INNER_STEPS = 121, 6.0, 20
 
 
@@ -202,24 +202,24 @@ class LocationScale(TwoParameters):
         return (self.coordinate(y)[0] - eta[..., 0]) * r, r
 
     def log_prob(self, eta: Array, y: Array) -> Array:
-        return self.profile(self._z(eta, y)[0])[0] - eta[..., 1] + self.coordinate(y)[1]
+        return self.profile(self._z(eta, y)[0])[0] - np.maximum(eta[..., 1], -STEEPEST) + self.coordinate(y)[1]
 
     def first(self, eta: Array, y: Array) -> tuple[Array, Array]:
-        z, r = self._z(eta, y)
+        (z, r), moves = self._z(eta, y), eta[..., 1] > -STEEPEST
         h1 = self.profile(z)[1]
-        return -r * h1, -z * h1 - 1.0
+        return -r * h1, moves * (-z * h1 - 1.0)
 
     def second(self, eta: Array, y: Array) -> tuple[Array, Array, Array]:
-        z, r = self._z(eta, y)
+        (z, r), moves = self._z(eta, y), eta[..., 1] > -STEEPEST
         _, h1, h2, _ = self.profile(z)
-        bent = h1 + z * h2
+        bent = moves * (h1 + z * h2)
         return r * r * h2, r * bent, z * bent
 
     def third(self, eta: Array, y: Array) -> tuple[Array, Array, Array, Array]:
-        z, r = self._z(eta, y)
+        (z, r), moves = self._z(eta, y), eta[..., 1] > -STEEPEST
         _, h1, h2, h3 = self.profile(z)
-        bent = -(h1 + 3.0 * z * h2 + z * z * h3)
-        return -(r**3) * h3, -r * r * (2.0 * h2 + z * h3), r * bent, z * bent
+        bent = moves * -(h1 + 3.0 * z * h2 + z * z * h3)
+        return -(r**3) * h3, moves * (-r * r * (2.0 * h2 + z * h3)), r * bent, z * bent
 
     def information(self, eta: Array, y: Array) -> Information:
         z, r = self._z(eta, y)

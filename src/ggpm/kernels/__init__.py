@@ -1,5 +1,6 @@
 """Scikit-learn's kernels with pullbacks: from the cotangent of a kernel matrix to the gradient of an objective."""
 
+from ggpm.kernels.candidates import standardised
 from ggpm.kernels.columns import (
     Category,
     Cyclic,
@@ -32,5 +33,5 @@ __all__ = [
     "Additive", "Category", "Cyclic", "Distances", "KernelEvaluation", "KernelTextError", "On", "Pairs", "RowVariance",
     "Scaled", "Sphere", "category_columns", "chosen_columns", "default_kernel", "diag", "diag_pullback", "evaluate",
     "kernel_from_text", "kernel_text", "log_bounds", "log_hyper", "median_distance", "placed", "resolve_kernel",
-    "shorter_starts", "summands", "unit_vectors", "used_columns", "with_log_hyper",
+    "shorter_starts", "standardised", "summands", "unit_vectors", "used_columns", "with_log_hyper",
 ]  # fmt: skip

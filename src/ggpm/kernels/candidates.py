@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.columns import Columns
-from ggpm.kernels.columns import Category, Cyclic, On, placed
+from ggpm.kernels.columns import Category, Cyclic, On, Sphere, listed, looks, placed
 from ggpm.kernels.defaults import cycles_of, median_distance
 from ggpm.kernels.scaled import Additive, Scaled, Standardise
 
-__all__ = ["Ingredients", "Recipe", "spreads", "transferred"]
+__all__ = ["Ingredients", "Recipe", "spreads", "standardised", "transferred"]
 
 Array = NDArray[np.float64]
 
@@ -215,3 +215,27 @@ def spreads(X: Array, weight: Array | None = None) -> tuple[Array, Array]:
         else:
             out[j] = np.clip((high - low) / NORMAL_IQR, LEAST_OF_SD * sd[j], sd[j])
     return centre, out
+
+
+def standardised(kernel: sk.Kernel, X: Array, columns: Columns) -> sk.Kernel:
+    """A placed kernel whose parts see columns of numbers less their means, in units of their `spreads`.
+
+    Times stay in hours, and cycles, places on the globe and groups as they are.
+
+    >>> standardised(sk.RBF() + Category(1), np.array([[0.0, 1.0], [4000.0, 1.0], [8000.0, 0.0]]), Columns(2))
+    Scaled(RBF(length_scale=1)) + Category(1)
+    """
+    if isinstance(kernel, On):
+        at = [int(j) for j in (listed(kernel.columns) if kernel.at is None else kernel.at)]
+        return On(standardised(kernel.kernel, X[:, at], columns.part(at)), kernel.columns, kernel.at)
+    if isinstance(kernel, sk.KernelOperator):
+        return type(kernel)(standardised(kernel.k1, X, columns), standardised(kernel.k2, X, columns))
+    if isinstance(kernel, sk.Exponentiation):
+        return sk.Exponentiation(standardised(kernel.kernel, X, columns), kernel.exponent)
+    if not looks(kernel) or isinstance(kernel, Category | Cyclic | Sphere | Scaled | sk.ExpSineSquared):
+        return kernel
+    number = np.array([kind == "number" for kind in columns.kinds])
+    if not number.any():
+        return kernel
+    centre, spread = spreads(X)
+    return Scaled(kernel, tuple(np.where(number, centre, 0.0).tolist()), tuple(np.where(number, spread, 1.0).tolist()))

@@ -42,7 +42,11 @@ PAIRWISE = ("linear", "polynomial", "poly", "rbf", "laplacian", "sigmoid", "cosi
 
 
 class KernelTextError(ValueError):
-    """Text that is not a kernel; the message says where and why."""
+    """Text that is not a kernel; the message says where and why.
+
+    >>> issubclass(KernelTextError, ValueError)
+    True
+    """
 
 
 # ---- from text -------------------------------------------------------------------------------------------------------

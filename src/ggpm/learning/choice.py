@@ -6,6 +6,7 @@ from ggpm.families.base import Family
 from ggpm.families.logistic_normal import LogisticNormal
 from ggpm.fields.base import Field
 from ggpm.fields.dense import DenseField
+from ggpm.fields.neighbours.field import NeighboursField
 from ggpm.kernels.linalg import available_memory
 from ggpm.sites import INFERENCES, Laplace, Rule, Taylor, Variational
 
@@ -25,7 +26,8 @@ def choose(family: Family, field: Field) -> Rule:
     """Exact for Gaussian outputs, variational for others; Laplace's rule where that takes too much memory or time.
 
     Too much memory are 2 D + 3 matrices of all rows on a field that holds them (those of a step and of the one
-    before), too much time more than `MOST_EVALUATIONS` of the likelihood in every step.
+    before), too much time more than `MOST_EVALUATIONS` of the likelihood in every step, or covariances of all rows in
+    every step without a factor that gives them (neighbours of many rows).
 
     >>> import numpy as np
     >>> from ggpm.families import Gaussian, Poisson
@@ -38,6 +40,7 @@ def choose(family: Family, field: Field) -> Rule:
         return Laplace()
     too_large = isinstance(field, DenseField) and 8.0 * (2 * D + 3) * n**2 > available_memory()
     too_long = n * TYPICAL_NODES.get(D, 2 * D * D + 4 * D + 1) > MOST_EVALUATIONS
+    too_long |= isinstance(field, NeighboursField) and field.iterative(D)
     return Laplace() if too_large or too_long else Variational()
 
 

@@ -23,6 +23,7 @@ from ggpm.fields.inducing.field import InducingField, InducingProcess
 from ggpm.fields.inducing.points import Inducing
 from ggpm.kernels import category_columns
 from ggpm.learning.contest import SearchTable
+from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence, WarmObjective, search, subset_start
 from ggpm.learning.search import Optimum, maximise
 from ggpm.sites.expectations import expect
@@ -114,6 +115,8 @@ class Search:
     rng: np.random.Generator
     report: Callable[[str], Report | None]
     """Function that takes the name of a search and returns what is called after every evaluation of it, or None."""
+    journal: Journal | None = None
+    """Keeps the evaluations of searches over all rows, or samples of many."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +203,7 @@ def learn(
     objective = WarmObjective(evidence, None, inverse_hessian)
     best = search(
         objective, start, optimizer=how.optimizer, n_restarts=how.n_restarts, rng=how.rng, ftol=evidence.ftol,
-        report=how.report("leave-one-out" if evidence.objective == "loo" else "log evidence"),
+        report=how.report("leave-one-out" if evidence.objective == "loo" else "log evidence"), journal=how.journal,
     )  # fmt: skip
     notes = () if best.converged else (_stopped_early(best.message),)
     return SearchOutcome(evidence.at(best.theta), objective.start, best.n_iter, best.converged, notes)
@@ -219,7 +222,7 @@ def learn_in_samples(evidence: Evidence, settings: Inducing, sample: NDArray[np.
         objective = WarmObjective(part, start, inverse_hessian)
         best = search(
             objective, part.theta, optimizer=how.optimizer, n_restarts=restarts, rng=rng, report=how.report(what),
-            ftol=settings.ftol,
+            ftol=settings.ftol, journal=how.journal,
         )  # fmt: skip
         return best, objective.start
 
@@ -280,6 +283,6 @@ def _move_inputs(
 
     best = maximise(
         objective, np.concatenate([evidence.theta, (Z / spread).ravel()]), np.concatenate([evidence.bounds, box]),
-        optimizer=how.optimizer, report=how.report("inducing inputs"), ftol=settings.ftol,
+        optimizer=how.optimizer, report=how.report("inducing inputs"), ftol=settings.ftol, journal=how.journal,
     )  # fmt: skip
     return at(best.theta), best, warm["start"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+
+from ggpm.learning.journal import Journal, SearchStopped
 
 Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]
@@ -17,6 +20,9 @@ GTOL = 1e-5  # a projected gradient this small, in nats per unit of a logarithm,
 SUFFICIENT = 1e-4  # Armijo: the share of the predicted rise that a step must bring (Nocedal & Wright 2006, alg. 3.1)
 SHORTEST = 2.0**-10  # the shortest part of a preconditioned step that is tried: then its Hessian is of no use
 LONGEST = 1.0  # the first such step changes no logarithm by more than this, a hyperparameter by a factor of e
+
+
+STOPPED = "stopped by the user"
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ def maximise(
     inverse_hessian: Callable[[], Array | None] = lambda: None,
     report: Callable[[int, int, float], None] | None = None,
     zero: float = 0.0,
+    journal: Journal | None = None,
 ) -> Optimum:
     """The best local maximum found from ``theta`` and from ``n_restarts`` random points within the bounds.
 
@@ -54,7 +61,8 @@ def maximise(
     ``inverse_hessian``, asked after the first evaluation, may know a guess of that of the negative objective near
     ``theta``. With it the first run starts with steps of the right size and direction; where no such step rises, the
     run goes on without it. ``ftol`` is relative to the objective less ``zero``, its value that means nothing: that of
-    a unit in which densities are measured.
+    a unit in which densities are measured. ``journal`` keeps evaluations for a search that is run again, and may stop
+    this one, which then ends with the best so far.
     """
     if n_restarts and not np.all(np.isfinite(bounds)):
         raise ValueError("n_restarts_optimizer > 0 needs finite bounds for every hyperparameter.")
@@ -66,14 +74,20 @@ def maximise(
     for number, start in enumerate(starts):
         tell = None if report is None else partial(report, number)
         try:
-            run = _Run(objective, start, bounds, not callable(optimizer), tell, zero)
+            run = _Run(objective, start, bounds, not callable(optimizer), tell, zero, journal)
         except np.linalg.LinAlgError:
             if best is None:
                 raise
             continue
-        found = _one_run(run, optimizer, max_iter, ftol, inverse_hessian() if number == 0 else None)
+        try:
+            found = _one_run(run, optimizer, max_iter, ftol, inverse_hessian() if number == 0 else None)
+        except SearchStopped:
+            found = Optimum(run.best_theta, run.best, 0, False, STOPPED, np.eye(theta.size))
         if best is None or found.value > best.value:
             best = found
+        if journal is not None and journal.stopped:
+            best = replace(best, converged=False, message=STOPPED)
+            break
     assert best is not None
     return best
 
@@ -82,9 +96,11 @@ class _Run:
     """The negative objective as the optimiser sees it: scaled, clipped to the bounds, failures survived."""
 
     def __init__(
-        self, objective: Objective, start: Array, bounds: Array, scaled: bool, report: Callable | None, zero: float
+        self, objective: Objective, start: Array, bounds: Array, scaled: bool, report: Callable | None, zero: float,
+        journal: Journal | None = None,
     ):  # fmt: skip
-        self.objective, self.bounds, self.report, self.zero = objective, bounds, report, zero
+        self.objective, self.bounds, self.report, self.zero, self.journal = objective, bounds, report, zero, journal
+        self.cold = False  # whether evaluations were recalled since the objective was last computed
         value, gradient = objective(start)
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
             raise np.linalg.LinAlgError("the objective is not finite at the start")
@@ -100,11 +116,8 @@ class _Run:
         if np.array_equal(x, self._last[0]):
             return -self.scale * (self._last[1][0] - self.zero), -self.scale * self._last[1][1]
         self.calls += 1
-        try:
-            value, gradient = self.objective(x)
-            if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
-                raise np.linalg.LinAlgError("not finite")
-        except np.linalg.LinAlgError:
+        value, gradient = self._evaluated(x)
+        if not np.isfinite(value):
             worst = self.worst - self.zero
             return self.scale * (-worst + 1e3 * (1.0 + abs(worst))), np.zeros_like(x)
         self.worst = min(self.worst, value)
@@ -113,6 +126,29 @@ class _Run:
         self._tell(value)
         self._last = x.copy(), (value, gradient)
         return -self.scale * (value - self.zero), -self.scale * gradient
+
+    def _evaluated(self, x: Array) -> tuple[float, Array]:
+        """The objective, computed or recalled; NaN where it cannot be computed."""
+        if self.journal is not None:
+            if self.journal.stopped:
+                raise SearchStopped
+            known = self.journal.recall(x)
+            if known is not None:
+                self.cold = True
+                return known
+            if self.cold:  # searches for a posterior start from the best so far: let it be there
+                self.cold = False
+                with suppress(np.linalg.LinAlgError):
+                    self.objective(self.best_theta)
+        try:
+            value, gradient = self.objective(x)
+        except np.linalg.LinAlgError:
+            value, gradient = np.nan, np.zeros_like(x)
+        if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
+            value, gradient = np.nan, np.zeros_like(x)
+        if self.journal is not None:
+            self.journal.note(x, value, gradient)
+        return value, gradient
 
     def _tell(self, value: float) -> None:
         if self.report is not None:

@@ -92,7 +92,8 @@ def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expecte
         rows = rows[moved]
     with np.errstate(invalid="ignore"):  # rows whose expectation is not finite
         U = Diagonal(-moment / R) if R.ndim == 2 else Blocks(-2.0 * cholesky_pullback(R, moment))
-    return Expected(_finite(value), u, U, levels=levels)
+    slopes = np.isfinite(u).all(axis=1) & np.isfinite(moment.reshape(n, -1)).all(axis=1)
+    return Expected(np.where(slopes, _finite(value), -np.inf), u, U, levels=levels)  # no slope leads away from there
 
 
 class _Summed:

@@ -33,7 +33,6 @@ from ggpm.kernels.linalg import (
     mirror,
     solve_lower,
     strips,
-    symmetric_dot,
     symmetric_fortran,
     symmetric_solve,
 )
@@ -101,9 +100,22 @@ class PositiveFactor:
         assert self._L is not None
         return solve_lower(self._L, self.s[:, None] * b, overwrite=True)
 
-    def V_dot(self, x: Array) -> Array:
-        """``V x`` for x (n,)."""
-        return symmetric_dot(self.K, x - self.s * self.unscaled_E_dot(symmetric_dot(self.K, x)))
+    def N_dot(self, b: Array) -> Array:
+        """``(I + K Gamma)^-1 b = S^-1 B^-1 S b`` for b (n,) or (n, m); where gamma is small, b - K S B^-1 S b."""
+        half = self.unscaled_E_dot(b)
+        out = np.asarray(half / _column(np.where(self._small, 1.0, self.s), b))
+        if self._small.any():
+            out[self._small] = b[self._small] - self.K[self._small] @ (_column(self.s, b) * half)
+        return out
+
+    def N_T_dot(self, c: Array) -> Array:
+        """``(I + Gamma K)^-1 c`` for c (n,)."""
+        own = np.where(self._small, 0.0, c)
+        out = self.unscaled_E_T_dot(own / np.where(self._small, 1.0, self.s))
+        if self._small.any():
+            rest = c - own
+            out += rest - self.s * self.unscaled_E_dot(self.K[:, self._small] @ c[self._small])
+        return out
 
     def V_diag(self) -> Array:
         small = self._small
@@ -141,12 +153,14 @@ class SignedFactor:
     """Factor for gamma of either sign; raises `NotPositiveDefinite` unless ``K^-1 + Gamma`` is definite.
 
     With V_+ from the positive rows and ``M = I - g V_+ g`` on the negative ones, ``V = V_+ + V_+ g M^-1 g V_+``. A
-    Newton step needs V times a vector only, so V itself waits until it is asked for.
+    Newton step needs products with N alone, so V itself waits until it is asked for. These never go through V: where
+    the prior is wide, ``b - V Gamma b`` is a small difference of large numbers, and the next product with K makes its
+    error large again.
     """
 
     def __init__(self, K: Array, gamma: Array):
         self.gamma = gamma
-        self._positive: PositiveFactor | None = PositiveFactor(K, np.maximum(gamma, 0.0))
+        self._positive = PositiveFactor(K, np.maximum(gamma, 0.0))
         self.log_det = self._positive.log_det
         self._negative = np.flatnonzero(gamma < 0)
         if self._negative.size:
@@ -159,24 +173,12 @@ class SignedFactor:
 
     @cached_property
     def V(self) -> Array:
-        """``(K^-1 + Gamma)^-1``; takes the place of the factor."""
-        assert self._positive is not None
+        """``(K^-1 + Gamma)^-1``."""
         V = gram(self._positive.root_E_dot(self._positive.K))
         np.subtract(self._positive.K, V, out=V)
-        self._positive = None
         if self._negative.size:
             V += gram(solve_lower(self._L_M, self._g[:, None] * V[self._negative]))
         return V
-
-    def _V_dot(self, x: Array) -> Array:
-        if self._positive is None or x.ndim == 2:
-            return symmetric_dot(self.V, x)
-        out = self._positive.V_dot(x)
-        if self._negative.size:
-            added = x.copy()
-            added[self._negative] += self._g * cholesky_solve(self._L_M, self._g * out[self._negative])
-            out = self._positive.V_dot(added)
-        return out
 
     def E(self, out: Array | None = None) -> Array:
         out = np.multiply(self.V, -self.gamma, out=out, order="F")
@@ -190,12 +192,26 @@ class SignedFactor:
         return self.gamma
 
     def unscaled_E_dot(self, b: Array) -> Array:
-        """``N b = (I - V Gamma) b`` for b (n,) or (n, m)."""
-        return b - self._V_dot(_column(self.gamma, b) * b)
+        """``N b = (I + K Gamma)^-1 b`` for b (n,) or (n, m)."""
+        # I + K Gamma = (I + K Gamma_+) (I - V_+ g g), and V_+ = N_+ K
+        out = self._positive.N_dot(b)
+        if self._negative.size:
+            out += self._positive.N_dot(self._positive.K[:, self._negative] @ self._across(out[self._negative]))
+        return out
 
     def unscaled_E_T_dot(self, c: Array) -> Array:
-        """``N^T c = (I - Gamma V) c``."""
-        return c - self.gamma * self._V_dot(c)
+        """``N^T c = (I + Gamma K)^-1 c`` for c (n,)."""
+        out = self._positive.N_T_dot(c)
+        if self._negative.size:
+            more = np.zeros_like(c)
+            more[self._negative] = self._across(self._positive.K[self._negative] @ out)
+            out += self._positive.N_T_dot(more)
+        return out
+
+    def _across(self, b: Array) -> Array:
+        """``g M^-1 g b`` of the negative rows."""
+        g = _column(self._g, b)
+        return g * cholesky_solve(self._L_M, g * b)
 
     def E_quad(self, b: Array) -> Array:
         return np.einsum("nm,nm->m", self.gamma[:, None] * b, self.unscaled_E_dot(b))

@@ -152,9 +152,7 @@ class Layout:
 
     def iterative(self, D: int) -> bool:
         """Whether the precision of D latents is solved by conjugate gradients, not factorised."""
-        if self.settings.solver == "auto":
-            return self.n_points * D > DIRECT_MOST and not self.on_a_line
-        return self.settings.solver == "iterative"
+        return solved_iteratively(self.settings, self.n_points, D, self.on_a_line)
 
     @cached_property
     def slots(self) -> NDArray[np.integer]:
@@ -177,6 +175,17 @@ class Layout:
         """Sparse matrix with the row ``a_i`` at the members of clique i."""
         pointers, columns, present = self.pattern
         return csr_matrix((a[present], columns, pointers), shape=(self.n_points, self.n_points))
+
+
+def solved_iteratively(settings: Neighbours, points: int, D: int, line: bool) -> bool:
+    """Whether the precision of so many points is solved by conjugate gradients; on a line it is a band.
+
+    >>> solved_iteratively(Neighbours(), 30_000, 1, False), solved_iteratively(Neighbours(), 30_000, 2, False)
+    (False, True)
+    """
+    if settings.solver == "auto":
+        return points * D > DIRECT_MOST and not line
+    return settings.solver == "iterative"
 
 
 def _order(points: Array, space: Array, ordering: str) -> Indices:

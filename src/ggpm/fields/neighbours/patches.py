@@ -39,9 +39,9 @@ class Patches:
 def patches(space: Array, core: int = CORE, size: int = PATCH) -> Patches:
     """Patches of points by their coordinates.
 
-    >>> found = patches(np.arange(6.0)[:, None], 2, 4)
+    >>> found = patches(np.arange(4.0)[:, None], 2, 3)
     >>> [points.tolist() for points in found.members], found.of.tolist()
-    ([[2, 3, 0, 1], [1, 4, 2, 3], [2, 3, 4, 5]], [0, 0, 1, 1, 2, 2])
+    ([[2, 0, 1], [1, 2, 3]], [0, 0, 1, 1])
     """
     N = len(space)
     cores = _cells(space, core)

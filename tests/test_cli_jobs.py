@@ -1,0 +1,327 @@
+"""Jobs from the shell: tables as they come, one command each, and the same result after any interruption."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+pd = pytest.importorskip("pandas")
+from click.testing import CliRunner  # noqa: E402
+
+from ggpm import load  # noqa: E402
+from ggpm.cli import main  # noqa: E402
+from ggpm.data.tables import TableError, features_of, read_table, split_columns, target_of  # noqa: E402
+from ggpm.kernels import Category, Scaled, kernel_from_text  # noqa: E402
+from ggpm.learning.journal import Journal  # noqa: E402
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(main, list(map(str, arguments)))
+    assert result.exit_code == code, (result.output, result.stderr, result.exception)
+    return result
+
+
+def said(result):
+    return result.stderr.replace("\n", " ")
+
+
+# ---- three jobs ------------------------------------------------------------------------------------------------------
+def wind(folder):
+    rng = np.random.default_rng(0)
+    n = 60
+    moment = pd.to_datetime("2024-06-01") + pd.to_timedelta(np.sort(rng.integers(0, 8 * 24 * 60, n)), "min")
+    station = rng.choice(["coast", "hill"], n)
+    turn = 200 + 60 * np.sin(2 * np.pi * moment.hour / 24) + np.where(station == "hill", 50, 0)
+    table = pd.DataFrame({"time": moment, "station": station, "dir": np.mod(turn + rng.normal(0, 8, n), 360)})
+    table.to_csv(folder / "wind.csv")  # with its index, as people do
+    kernel = 'C() * On(Cyclic(24), "time") + C() * Category("station") + C()'
+    return ["fit", folder / "wind.csv", "--target", "dir", "--family", "von_mises", "--units", "degrees",
+            "--kernel", kernel]  # fmt: skip
+
+
+def soil(folder):
+    rng = np.random.default_rng(1)
+    n = 40
+    table = pd.DataFrame({"lat": rng.uniform(50, 52, n), "lon": rng.uniform(6, 9, n)})
+    table["use"] = rng.choice(["crop", "wood"], n)
+    alpha = np.stack([8 + 2 * (table["lat"] - 51), np.where(table["use"] == "wood", 9.0, 4.0), np.full(n, 5.0)], axis=1)
+    parts = 100 * np.array([rng.dirichlet(a) for a in 3 * alpha])
+    parts[::5, 1:] = np.nan  # sand alone was measured
+    parts[::7] = np.nan  # lost samples
+    table[["sand", "silt", "clay"]], table["samples"] = parts, rng.integers(1, 4, n)
+    table.to_csv(folder / "soil.csv", index=False)
+    kernel = 'C() * On(Sphere(0.01), ["lat", "lon"]) + C() * Category("use") + C()'
+    return ["fit", folder / "soil.csv", "--target", "sand,silt,clay", "--family", "dirichlet", "--closure",
+            "--weight", "samples", "--kernel", kernel, "--inference", "laplace"]  # fmt: skip  # variational: 15 s
+
+
+def ratings(folder):
+    rng = np.random.default_rng(2)
+    n, subjects = 72, 9
+    table = pd.DataFrame({"subject": np.arange(n) % subjects, "age": rng.uniform(20, 70, n)})
+    minutes, level = rng.uniform(5, 60, n), rng.normal(0, 0.6, subjects)
+    table["log_minutes"] = np.log(minutes / 20)
+    table["score"] = rng.poisson(minutes / 20 * np.exp(0.02 * (table["age"] - 45) + level[table["subject"]]))
+    table["comment"] = [f"comment {i}" for i in range(n)]
+    table.to_csv(folder / "ratings.csv", index=False)
+    return ["fit", folder / "ratings.csv", "--target", "score", "--family", "poisson", "--offset", "log_minutes",
+            "--group", "subject", "--ignore", "comment", "--standardise", "--kernel", 'C() * On(RBF(), "age") + C()',
+            ]  # fmt: skip
+
+
+JOBS = {"wind": wind, "soil": soil, "ratings": ratings}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_three_jobs_from_raw_tables(tmp_path):
+    found = {name: json.loads(run(*job(tmp_path), "--out", tmp_path / f"{name}.ggpm", "--json").stdout)
+             for name, job in JOBS.items()}  # fmt: skip
+    assert found["wind"]["kinds"] == {"time": "time", "station": "category"}
+    assert found["wind"]["skipped"] == {"Unnamed: 0": "numbers the rows"}
+    new = pd.DataFrame({"time": ["2024-07-15 06:00", "2024-07-15 18:00"], "station": ["coast", "hill"]})
+    new.to_csv(tmp_path / "new.csv", index=False)
+    rows = json.loads(run("predict", tmp_path / "wind.ggpm", tmp_path / "new.csv", "--probability", "150,300",
+                          "--json").stdout)["rows"]  # fmt: skip
+    found_at = [row["mean"] for row in rows]
+    np.testing.assert_allclose(found_at, [260.0, 190.0], atol=25)  # latents add up, angles only nearly
+    assert all(row["p(150,300)"] > 0.5 for row in rows)
+    assert found["soil"]["rows"] == 40 and found["soil"]["kinds"]["use"] == "category"
+    told = json.loads(run("predict", tmp_path / "soil.ggpm", tmp_path / "soil.csv", "--json").stdout)
+    rows = pd.DataFrame(told["rows"])
+    table = pd.read_csv(tmp_path / "soil.csv")
+    assert rows["silt_mean"][table["use"] == "wood"].mean() > rows["silt_mean"][table["use"] == "crop"].mean() + 5
+    assert found["ratings"]["kinds"] == {"subject": "category", "age": "number"}
+    assert found["ratings"]["skipped"] == {"comment": "in --ignore"}
+    model = load(tmp_path / "ratings.ggpm")
+    kernel = kernel_from_text(found["ratings"]["kernel"])
+    np.testing.assert_array_equal(kernel.theta, model.kernel_.theta)
+    assert isinstance(kernel.k2.k2, Category) and isinstance(kernel.k1.k1.k2.kernel, Scaled)
+    assert not list(tmp_path.glob("*.part"))
+
+
+# ---- interrupted -----------------------------------------------------------------------------------------------------
+class Killed(BaseException):
+    """Ends everything at once, as a signal that cannot be caught would."""
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["wind", pytest.param("soil", marks=pytest.mark.slow), "ratings"])
+def test_jobs_that_are_killed_end_with_the_same_result(name, tmp_path, monkeypatch):
+    """A process that goes away after any evaluation, in the middle of a line, leaves what the next one needs."""
+    job, rng = JOBS[name](tmp_path), np.random.default_rng(3)
+    whole = json.loads(run(*job, "--out", tmp_path / "whole.ggpm", "--json").stdout)
+    note, counts = Journal.note, [0]
+
+    def dying(self, *evaluation):
+        counts[0] -= 1
+        note(self, *evaluation)
+        if counts[0] == 0:
+            self.close()
+            with open(self.path, "a") as file:
+                file.write('{"theta": [0.1, 0.')
+            raise Killed
+
+    monkeypatch.setattr(Journal, "note", dying)
+    kills = 0
+    for _ in range(50):
+        counts[0] = int(rng.integers(1, 7))
+        result = _invoke([*job, "--out", tmp_path / "cut.ggpm", "--json"])
+        if result is None:
+            kills += 1
+            assert not (tmp_path / "cut.ggpm").exists() and (tmp_path / "cut.ggpm.part").exists()
+            continue
+        break
+    assert kills >= 2 and result.exit_code == 0
+    again = json.loads(result.stdout)
+    assert again["log_evidence"] == pytest.approx(whole["log_evidence"], abs=1e-4)
+    columns = [load(tmp_path / f"{file}.ggpm") for file in ("whole", "cut")]
+    np.testing.assert_allclose(columns[1].theta_, columns[0].theta_, atol=2e-2)
+    assert not (tmp_path / "cut.ggpm.part").exists()
+
+
+def _invoke(arguments):
+    """The result of a command, or None where it was killed."""
+    try:
+        return CliRunner().invoke(main, list(map(str, arguments)))
+    except Killed:
+        return None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_stopping_leaves_the_best_so_far(tmp_path, monkeypatch):
+    """Ctrl-C after the fourth evaluation: a model on disk, its own exit code, and the way to go on."""
+    job, note, counts = ratings(tmp_path), Journal.note, [0]
+
+    def stopping(self, *evaluation):
+        note(self, *evaluation)
+        counts[0] += 1
+        if counts[0] == 4:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "note", stopping)
+        result = run(*job, "--out", tmp_path / "m.ggpm", "--json", code=130)
+    told = json.loads(result.stdout)
+    assert told["converged"] is False and "The same command again goes on" in said(result)
+    assert load(tmp_path / "m.ggpm").log_marginal_likelihood_value_ == told["log_evidence"]
+    again = run(*job, "--out", tmp_path / "m.ggpm", "--json")
+    assert "after 4 evaluations" in said(again) and not (tmp_path / "m.ggpm.part").exists()
+    whole = json.loads(run(*job, "--out", tmp_path / "w.ggpm", "--json").stdout)
+    done = json.loads(again.stdout)
+    assert done["converged"] and done["log_evidence"] > told["log_evidence"]
+    assert done["log_evidence"] == pytest.approx(whole["log_evidence"], abs=1e-6)
+    # another question does not go on from the answer to this one
+    Journal(tmp_path / "m.ggpm.part", "other").note(np.zeros(3), 1.0, np.zeros(3))
+    assert "going on" not in said(run(*job, "--out", tmp_path / "m.ggpm"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_processes_that_are_killed_end_with_the_same_result(tmp_path):
+    job = [str(part) for part in wind(tmp_path)]
+    command = [sys.executable, "-m", "ggpm.cli", *job, "--json", "--out"]
+    whole = json.loads(subprocess.run([*command, tmp_path / "w.ggpm"], check=True, capture_output=True).stdout)
+    part, rng = tmp_path / "m.ggpm.part", np.random.default_rng(0)
+    for _ in range(4):
+        known = part.read_text().count("\n") if part.exists() else 0
+        wanted = known + int(rng.integers(1, 4))
+        process = subprocess.Popen([*command, tmp_path / "m.ggpm"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while process.poll() is None and (not part.exists() or part.read_text().count("\n") < wanted):
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL) if process.poll() is None else None
+        process.communicate()
+    done = json.loads(subprocess.run([*command, tmp_path / "m.ggpm"], check=True, capture_output=True).stdout)
+    assert done["log_evidence"] == pytest.approx(whole["log_evidence"], abs=1e-4)
+
+
+# ---- columns ---------------------------------------------------------------------------------------------------------
+def test_labels_stay_as_they_are_written(tmp_path):
+    (tmp_path / "t.csv").write_text("x,kind\n" + "".join(f"{i},{['001', '01', '1'][i % 3]}\n" for i in range(12)))
+    told = run("fit", tmp_path / "t.csv", "--target", "kind", "--family", "categorical", "--out", tmp_path / "m.ggpm")
+    assert load(tmp_path / "m.ggpm").classes_.tolist() == ["001", "01", "1"] and told.exit_code == 0
+    found = json.loads(run("evaluate", tmp_path / "m.ggpm", tmp_path / "t.csv", "--json").stdout)
+    assert found["rows"] == 12
+    rows = json.loads(run("predict", tmp_path / "m.ggpm", tmp_path / "t.csv", "--json").stdout)["rows"]
+    assert {row["label"] for row in rows} <= {"001", "01", "1"}
+    # as an input it is an error, unless it is said to be labels
+    (tmp_path / "u.csv").write_text("code,n\n" + "".join(f"{['001', '01', '2'][i % 3]},{i % 4}\n" for i in range(12)))
+    job = ["fit", tmp_path / "u.csv", "--target", "n", "--family", "poisson", "--out", tmp_path / "m.ggpm"]
+    assert "'001' and '01' would be one number" in said(run(*job, code=1))
+    told = json.loads(run(*job, "--category", "code", "--json").stdout)
+    assert told["kinds"] == {"code": "category"}
+    assert load(tmp_path / "m.ggpm").fit_.columns.members[0].labels == ("001", "01", "2")
+    run("predict", tmp_path / "m.ggpm", tmp_path / "u.csv")
+    # numbers that are padded alike stay numbers, and labels that are plain integers stay integers
+    (tmp_path / "v.csv").write_text("month,kind\n01,3\n02,4\n12,3\n")
+    table = read_table(tmp_path / "v.csv", text=["kind"])
+    assert features_of(table, None, exclude=["kind"], path="v")["month"].tolist() == [1.0, 2.0, 12.0]
+    assert target_of(table, ["kind"], labels=True, path="v").tolist() == [3, 4, 3]
+
+
+def test_columns_that_occur_twice_are_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("x,y,x\n1,2,3\n4,5,6\n")
+    with pytest.raises(TableError, match="column 'x' occurs more than once"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_names_with_commas_and_spaces(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a,b": rng.normal(size=20), " x ": rng.normal(size=20), 'q"': 1.0, "n,m": rng.poisson(3, 20)})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    job = ["fit", tmp_path / "t.csv", "--family", "poisson", "--out", tmp_path / "m.ggpm", "--json"]
+    told = json.loads(run(*job, "--target", '"n,m"', "--features", '"a,b"," x "').stdout)
+    assert told["features"] == ["a,b", " x "] and told["target"] == ["n,m"]
+    for command in ("predict", "evaluate"):
+        run(command, tmp_path / "m.ggpm", tmp_path / "t.csv", "--json")
+    run("predict", tmp_path / "m.ggpm", tmp_path / "t.csv", "--keep", '"a,b"," x "', "--out", tmp_path / "p.csv")
+    assert pd.read_csv(tmp_path / "p.csv").columns.tolist()[:2] == ["a,b", " x "]
+    kernel = 'C() * On(RBF(), "a,b") + C() * On(RBF(), " x ")'
+    told = json.loads(run(*job, "--target", '"n,m"', "--kernel", kernel).stdout)
+    assert told["skipped"] == {'q"': "no part of --kernel looks at it"}
+    run("predict", tmp_path / "m.ggpm", tmp_path / "t.csv")
+    assert split_columns('a, "b""c" ,,d') == ["a", 'b"c', "d"]
+
+
+def test_times_in_other_forms(tmp_path):
+    def fitted(values, code=0):
+        pd.DataFrame({"when": values, "n": [1, 2, 0, 3]}).to_csv(tmp_path / "t.csv", index=False)
+        return run("fit", tmp_path / "t.csv", "--target", "n", "--family", "poisson", "--time", "when", "--kernel",
+                   'C() * On(RBF(24), "when")', "--out", tmp_path / "m.ggpm", "--json", code=code)  # fmt: skip
+
+    told = json.loads(fitted(["31.5.2024 06:00", "1.6.2024 06:00", "2.6.2024 18:00", "3.6.2024 00:00"]).stdout)
+    assert told["kinds"] == {"when": "time"}
+    day = pd.Timestamp("2024-05-31 06:00") - pd.Timestamp("1970-01-01")
+    assert load(tmp_path / "m.ggpm").posterior_.inputs[0, 0] == day / pd.Timedelta("1h")
+    run("predict", tmp_path / "m.ggpm", tmp_path / "t.csv")
+    assert "could have the day or the month first" in said(fitted(["1/2/2024", "2/2/2024", "3/2/2024", "4/2/2024"], 1))
+    assert "row 2: 'late' is not a time" in said(fitted(["2024-01-01", "late", "2024-01-03", "2024-01-04"], 1))
+
+
+# ---- results ---------------------------------------------------------------------------------------------------------
+def test_small_numbers_are_not_rounded_and_gaps_are_null(tmp_path):
+    table = pd.DataFrame({"x": np.arange(12.0), "y": 2.3e-12 * (1 + np.arange(12) % 3)})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    run("fit", tmp_path / "t.csv", "--target", "y", "--family", "gamma", "--out", tmp_path / "m.ggpm")
+    pd.DataFrame({"x": [1.0, np.nan]}).to_csv(tmp_path / "new.csv", index=False)
+    result = run("predict", tmp_path / "m.ggpm", tmp_path / "new.csv", "--json")
+    rows = json.loads(result.stdout, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))["rows"]
+    assert rows[0]["mean"] == load(tmp_path / "m.ggpm").predict(table[["x"]])[1] < 1e-11
+    assert rows[1]["mean"] is None
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "plot"])
+def test_a_missing_folder_is_told_before_the_work(command, tmp_path, monkeypatch):
+    import ggpm
+
+    monkeypatch.setattr(ggpm.GGPRegressor, "fit", lambda *_: pytest.fail("the work was done first"))
+    monkeypatch.setattr(ggpm, "load", lambda *_: pytest.fail("the work was done first"))
+    (tmp_path / "t.csv").write_text("x,n\n1,2\n2,3\n")
+    (tmp_path / "m.ggpm").write_text("")
+    data, out = tmp_path / "t.csv", tmp_path / "none" / "file.png"
+    arguments = {
+        "fit": ["fit", data, "--target", "n", "--family", "poisson", "--out", tmp_path / "none" / "m.ggpm"],
+        "predict": ["predict", tmp_path / "m.ggpm", data, "--out", tmp_path / "none" / "p.csv"],
+        "plot": ["plot", tmp_path / "m.ggpm", "--out", out],
+    }[command]
+    assert "none does not exist" in said(run(*arguments, code=1))
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--kernel", "RFB()"], "Did you mean 'RBF'?"),
+    (["--kernel", "__import__('os').system('touch owned')"], "is not a kernel"),
+    (["--kernel", 'C() * On(RBF(), "xx")'], "X has no column 'xx'"),
+    (["--time", "x", "--category", "x"], "cannot be a time and a category"),
+    (["--ignore", "x", "--group", "x"], "named as an input"),
+    (["--standardise"], "--standardise belongs to --kernel"),
+    (["--group", "subjct"], "Did you mean 'subject'?"),
+])  # fmt: skip
+def test_options_that_cannot_be_meant(options, message, tmp_path):
+    (tmp_path / "t.csv").write_text("x,subject,n\n1,a,2\n2,b,3\n3,a,1\n")
+    job = ["fit", tmp_path / "t.csv", "--target", "n", "--family", "poisson", "--out", tmp_path / "m.ggpm"]
+    result = CliRunner().invoke(main, list(map(str, [*job, *options])))
+    assert result.exit_code in (1, 2) and message in said(result) and not (tmp_path / "m.ggpm").exists()
+
+
+def test_models_are_compared(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": np.linspace(0, 4, 40), "day": np.arange(40) // 8})
+    table["y"] = rng.gamma(10.0, np.exp(np.sin(2 * table["x"])) / 10)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    for family in ("gamma", "gaussian"):
+        run("fit", tmp_path / "t.csv", "--target", "y", "--features", "x", "--family", family,
+            "--out", tmp_path / f"{family}.ggpm")  # fmt: skip
+    models = [tmp_path / "gaussian.ggpm", tmp_path / "gamma.ggpm"]
+    found = json.loads(run("compare", *models, "--json").stdout)["models"]
+    assert [row["model"] for row in found] == ["gamma", "gaussian"] and found[0]["difference"] == 0
+    groups = json.loads(run("compare", *models, "--data", tmp_path / "t.csv", "--groups", "day", "--json").stdout)
+    assert len(groups["models"]) == 2 and groups["models"][0]["elpd"] < found[0]["elpd"]
+    assert "elpd" in run("compare", *models).stdout
+    assert "two models" in said(run("compare", models[0], code=2))
+    assert "--groups and --data" in said(run("compare", *models, "--groups", "day", code=2))
