@@ -15,7 +15,7 @@ from ggpm.families.composition import Composition, Zeros
 from ggpm.families.curvature import NU2_MAX, Marginals, RankOne
 from ggpm.families.dirichlet_multinomial import log_dirichlet_draws
 from ggpm.families.links import LINKS, Link
-from ggpm.families.special import LogGamma1p, SoftplusTerms, digamma_increment, information_gap, sum_of_others
+from ggpm.families.special import LogGamma1p, SoftplusTerms, digamma_increment, information_gap, largest, sum_of_others
 from ggpm.families.special.log_gamma import log_gamma_factors
 from ggpm.families.special.stable import excess_log, log_minus_digamma, stirling_error
 
@@ -188,7 +188,7 @@ class Dirichlet(Composition):
         top = np.minimum(S, _ORDINARY[1])  # larger ones are done with care below
         products, L = log_gamma_factors(top)
         value += L
-        products, least = 1.0 / products, np.inf
+        products, least = 1.0 / products, top
         for j in range(d):
             part = np.minimum(np.ascontiguousarray(alpha[..., j]), top)
             P, L = log_gamma_factors(part)
@@ -312,8 +312,8 @@ class Dirichlet(Composition):
         alpha = self._alpha(eta)
         log_g = log_dirichlet_draws(alpha, rng)
         # a part below the smallest float would be a zero, which has no density
-        parts = np.exp(np.maximum(log_g - log_g.max(axis=-1, keepdims=True), -700.0))
-        return self.amounts(parts / parts.sum(axis=-1, keepdims=True))
+        parts = np.exp(np.maximum(log_g - largest(log_g)[..., None], -700.0))
+        return self.amounts(parts / (parts @ np.ones(parts.shape[-1]))[..., None])
 
     def loss(self, y: Array, prediction: Array) -> Array:
         return self._divergence(y, prediction)

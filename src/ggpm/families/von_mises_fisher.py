@@ -6,7 +6,7 @@ import math
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import betaln
+from scipy.special import betaln, i0e
 
 from ggpm.families.base import Array
 from ggpm.families.directions import Directions
@@ -69,7 +69,10 @@ class VonMisesFisher(Directions):
         y, s = np.tanh(0.5 * z).swapaxes(1, 2)[:, :, None], (1.0 / np.cosh(0.5 * z)).swapaxes(1, 2)[:, :, None]
         own = eta.swapaxes(1, 2)  # (n, d, S)
         across = np.sqrt(sum_of_others(eta**2)).swapaxes(1, 2)[..., None] * s
-        bessel = np.log1p(np.exp(-2.0 * across)) - math.log(2.0) if d == 2 else BesselRatio((d - 3) / 2, across).log
+        if d == 2:
+            bessel = np.log1p(np.exp(-2.0 * across)) - math.log(2.0)
+        else:  # in space it is I_0, of which SciPy has a fast form
+            bessel = np.log(i0e(across)) if d == 3 else BesselRatio((d - 3) / 2, across).log
         log_volume = (d - 1) * np.log(s) - math.log(2.0) - betaln(0.5, (d - 1) / 2)  # dy/dz = s²/2
         # a y + b s - kappa is never positive: nothing of the size of kappa is left where the density is
         fit = (own[..., None] * y + across) - kappa[:, None, :, None]

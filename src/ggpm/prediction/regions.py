@@ -27,6 +27,8 @@ Array = NDArray[np.float64]
 # tenth of what draws leave in a threshold.
 COARSER = 0.25
 MOST = 2**12  # nodes of one row
+SMALLEST = 1e-200  # density below which its logarithm is computed with more care
+TOGETHER = 4  # batches of draws that are made at once: what belongs to a row alone is made for many then
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
         line = Line(family, predictive.latent_mean[:, 0], np.sqrt(np.maximum(predictive.latent_cov[:, 0, 0], 0.0)))
         return HighestDensityRegion(predictive, level, line.log_threshold(level))
     threshold = np.empty(len(predictive))
-    for rows in batches(len(predictive), 4 * n_draws * predictive.latent_mean.shape[1]):
+    for rows in batches(len(predictive), max(1, n_draws // TOGETHER)):
         some = predictive.rows(rows)
         draws = interior(family, some.sample(n_draws, 0))
         encoded = family.encode(draws.reshape(-1, *draws.shape[2:]))
@@ -120,11 +122,12 @@ def _log_mixture(family: Family, eta: Array, share: Array, y: Array) -> Array:
     """Log densities (k, G) of mixtures over nodes."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         log_p = log_densities(family, eta, y)
-    top = np.nan_to_num(log_p.max(axis=1), nan=0.0, neginf=0.0)
-    log_p -= top[:, None, :]
-    np.exp(log_p, out=log_p)
-    with np.errstate(divide="ignore"):
-        return np.log(np.matmul(share[:, None, :], log_p)[:, 0]) + top
+        top = np.zeros((len(eta), y.shape[1]))
+        total = np.matmul(share[:, None, :], np.exp(log_p))[:, 0]
+        if not np.all((total > SMALLEST) & (total < 1.0 / SMALLEST)):  # beyond the floats without their largest one
+            top = np.nan_to_num(log_p.max(axis=1), nan=0.0, neginf=0.0)
+            total = np.matmul(share[:, None, :], np.exp(log_p - top[:, None, :]))[:, 0]
+        return np.log(total) + top
 
 
 def _one_latent(predictive: Predictive, encoded: Array) -> Array:
