@@ -596,3 +596,29 @@ def test_exact_inference_of_too_many_rows_comes_with_advice(monkeypatch):
             GGPRegressor("poisson", kernel, optimizer=None).fit(X, y)
         assert "GiB are free" in str(caught.value)
     assert advise(9000, 1).field == "neighbours" and advise(9000, 4).field == "inducing"
+
+
+# ---- terms and further rows ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_terms_are_those_of_the_dense_field(several):
+    X, y, _ = simulate("von_mises", n=30)
+    kernel = Matern(0.9, nu=1.5) + ConstantKernel(0.5) * Matern(5.0, nu=0.5) + ConstantKernel(0.3)
+    kernel = [kernel, Matern(1.2, nu=1.5)] if several else kernel
+    exact, near = (GGPRegressor("von_mises", kernel, optimizer=None, neighbours=m).fit(X, y) for m in (None, 29))
+    want, found = exact.terms(X[:6] + 0.1), near.terms(X[:6] + 0.1)
+    assert list(found) == list(want)
+    for name in want:
+        for mine, theirs in zip(found[name], want[name]):
+            np.testing.assert_allclose(mine, theirs, atol=1e-5)  # the searches end at their own tolerances
+
+
+def test_further_rows_give_the_posterior_of_all():
+    X, y, _ = simulate("von_mises", n=40)
+    kernel = Matern(0.9, nu=1.5)
+    model = GGPRegressor("von_mises", kernel, optimizer=None, neighbours=8).fit(X[:30], y[:30])
+    whole = GGPRegressor("von_mises", kernel, optimizer=None, neighbours=8).fit(X, y, np.repeat([1.0, 2.0], [30, 10]))
+    model.update(X[30:], y[30:], np.full(10, 2.0))
+    assert model.log_marginal_likelihood_value_ == pytest.approx(whole.log_marginal_likelihood_value_, rel=1e-9)
+    np.testing.assert_allclose(model.predict_latent(X)[0], whole.predict_latent(X)[0], atol=1e-5)

@@ -192,3 +192,34 @@ def test_the_solver_is_chosen_by_the_rows(monkeypatch):
     assert not plane.iterative(1) and plane.iterative(2) and not line.iterative(2)
     with pytest.raises(ValueError, match="solver must be"):
         Neighbours(solver="fast")
+
+
+@pytest.mark.parametrize("place", ["clusters", "line", "20 features", "grid", "one place", "twice", "one dimension"])
+def test_odd_places(place):
+    rng = np.random.default_rng(0)
+    X = {
+        "clusters": rng.uniform(size=(4, 2))[rng.integers(0, 4, 120)] + 1e-3 * rng.normal(size=(120, 2)),
+        "line": np.outer(rng.uniform(size=120), [1.0, 2.0]),
+        "20 features": rng.normal(size=(120, 20)),
+        "grid": np.stack(np.meshgrid(np.arange(12.0), np.arange(10.0)), axis=-1).reshape(-1, 2) / 10,
+        "one place": np.repeat([[1.0, 2.0]], 120, axis=0),
+        "twice": np.tile(rng.uniform(size=(60, 2)), (2, 1)),
+        "one dimension": rng.uniform(size=(120, 1)),
+    }[place]
+    y = rng.poisson(np.exp(np.sin(3 * X[:, 0])))
+    kernel = ConstantKernel(1.0) * Matern(4.0 if place == "20 features" else 0.5, nu=1.5)
+    direct, iterative, shuffled = (
+        GGPRegressor(
+            "poisson", kernel, inference="laplace", optimizer=None, neighbours=Neighbours(15, solver=solver)
+        ).fit(X[rows], y[rows])
+        for solver, rows in (("direct", slice(None)), ("iterative", slice(None)), ("iterative", rng.permutation(120)))
+    )
+    assert iterative.converged_
+    error = iterative.posterior_.precision.log_det_error
+    difference = iterative.log_marginal_likelihood_value_ - direct.log_marginal_likelihood_value_
+    assert abs(difference) < 5 * error + 1e-6
+    new = X[:30] + 0.01
+    for one, other in zip(iterative.predict_latent(new), direct.predict_latent(new)):
+        np.testing.assert_allclose(one, other, atol=1e-5)  # of one patch: only the mode's tolerance is left
+    spread = np.std(iterative.predict(X)) + np.finfo(float).eps
+    np.testing.assert_allclose(shuffled.predict(X), iterative.predict(X), atol=1e-3 * spread + 1e-9)

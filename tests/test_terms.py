@@ -146,7 +146,7 @@ def test_rows_are_added_without_learning_anew():
     np.testing.assert_allclose(model.predict(frame, offset=0), whole.predict(frame, offset=0), rtol=1e-8)
     assert model.log_marginal_likelihood_value_ == pytest.approx(whole.log_marginal_likelihood_value_, rel=1e-10)
     sparse = GGPRegressor("poisson", kernel, inducing=5, optimizer=None).fit(frame, y)
-    with pytest.raises(ValueError, match="update needs the exact posterior"):
+    with pytest.raises(ValueError, match="update needs all training rows"):
         sparse.update(frame, y)
 
 

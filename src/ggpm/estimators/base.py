@@ -496,9 +496,9 @@ class GGP(Predicting, Judging, BaseEstimator):
         check_is_fitted(self)
         fit = self.fit_
         field: Any = fit.evidence.field
-        if not isinstance(field, DenseField):
+        if not isinstance(field, DenseField | NeighboursField):
             raise ValueError(
-                "update needs the exact posterior of all training rows: fit with inducing=None, neighbours=None."
+                "update needs all training rows, which inducing points do not keep: fit with inducing=None."
             )
         self._require_offset(offset)
         X, y, offset, weight = rows_to_fit(X, y, offset, sample_weight)
@@ -508,13 +508,13 @@ class GGP(Predicting, Judging, BaseEstimator):
         check_consistent_length(X, encoded)
         if weight is not None and not isinstance(likelihood, Weighted):
             likelihood, old = Weighted.join(fit.family, field.y, np.ones(field.n_rows))
-            field = DenseField(field.X, old, field.offset)
+            field = replace(field, y=old)
         if isinstance(likelihood, Weighted):
             encoded = Weighted.join(fit.family, encoded, np.ones(len(X)) if weight is None else weight)[1]
         offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
         more = as_offset(offset, len(X), fit.family.latent_dim) + fit.family.origin
         both = [np.concatenate(pair) for pair in ((field.X, X), (field.y, encoded), (field.offset, more))]
-        field = DenseField(both[0], both[1], both[2])
+        field = replace(field, X=both[0], y=both[1], offset=both[2])
         evidence = Evidence(likelihood, fit.kernels, field, fit.rule, fit.evidence.objective)
         evidence.priors = fit.evidence.priors
         updated = SearchOutcome(evidence, n_iter=fit.n_iter).fit(columns, fit.target, fit.offset)

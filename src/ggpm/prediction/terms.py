@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from sklearn.gaussian_process import kernels as sk
 
+from ggpm.data.rows import batches
 from ggpm.fields.dense import DensePosterior, KernelMatrices
 from ggpm.fields.dense.matrices import kernel_of
 from ggpm.fields.inducing.posterior import InducingPosterior
@@ -44,17 +45,14 @@ def terms(posterior: Any, X: Array) -> dict[str, tuple[Array, Array]]:
     >>> len(terms(model.posterior_, X))
     2
     """
-    if not isinstance(posterior, (DensePosterior, InducingPosterior)):
-        raise ValueError(f"terms are known for dense and inducing posteriors; got {type(posterior).__name__}.")
+    of_field = {DensePosterior: _dense_term, InducingPosterior: _inducing_term, NeighboursPosterior: _neighbours_term}
+    term: Any = of_field[type(posterior)]
     lists = [dict(zip(term_names(kernel), summands(kernel))) for kernel in posterior.kernels]
     found = {}
     for name in dict.fromkeys(name for parts in lists for name in parts):
         none = sk.ConstantKernel(0.0, "fixed")  # of a latent whose kernel has no such summand
         parts = [members.get(name, none) for members in lists]
-        if isinstance(posterior, DensePosterior):
-            mean, var = _dense_term(posterior, parts, X)
-        else:
-            mean, var = _inducing_term(posterior, parts, X)
+        mean, var = term(posterior, parts, X)
         found[name] = mean, np.sqrt(np.maximum(var, 0.0))  # a variance is never negative: what is below is rounding
     return found
 
@@ -76,6 +74,29 @@ def _inducing_term(p: InducingPosterior, parts: list[sk.Kernel], X: Array) -> tu
         mean[:, j] = a @ p.v[j]
         aP = a @ p.P[j, :, j]
         var[:, j] = parts[k].diag(X) - np.sum(a * a, axis=1) + np.sum(aP * a, axis=1)
+    return mean, var
+
+
+def _neighbours_term(p: NeighboursPosterior, parts: list[sk.Kernel], X: Array) -> tuple[Array, Array]:
+    """From all training rows, because the nearest alone know little of slow terms: one solve for each row.
+
+    With ``K^-1 = Q`` and ``P = Q + U``, z = Q m and ``(K + W)^-1 = Q - Q P^-1 Q``.
+    """
+    precision, D = p.precision, p.f.shape[1]
+    of = [precision.priors[kernel_of(j, len(precision.priors))] for j in range(D)]
+    z = np.stack([of[j].dot(p.f[:, j]) for j in range(D)], axis=1)
+    mean, var = np.empty((len(X), D)), np.empty((len(X), D))
+    for rows in batches(len(X), len(p.X)):
+        for j in range(D):
+            part = parts[kernel_of(j, len(parts))]
+            k = evaluate(part, p.X, X[rows]).K
+            Qk = of[j].dot(k)
+            mean[rows, j] = k.T @ z[:, j]
+            var[rows, j] = part.diag(X[rows]) - np.sum(k * Qk, axis=0)
+            right = np.zeros((len(p.X), D))
+            for i, column in enumerate(Qk.T):
+                right[:, j] = column
+                var[rows.start + i, j] += column @ precision.solve(right)[:, j]
     return mean, var
 
 

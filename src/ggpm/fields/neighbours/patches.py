@@ -49,7 +49,7 @@ def patches(space: Array, core: int = CORE, size: int = PATCH) -> Patches:
     for number, inside in enumerate(cores):
         of[inside] = number
         low, high = space[inside].min(axis=0), space[inside].max(axis=0)
-        near = np.sort(tree.query((low + high) / 2, min(2 * size, N))[1].reshape(-1))
+        near = np.sort(np.ravel(tree.query((low + high) / 2, min(2 * size, N))[1]))
         near = near[~np.isin(near, inside)]
         outside = np.maximum(np.maximum(low - space[near], space[near] - high), 0.0)
         nearest = np.argsort(np.sum(outside**2, axis=1), kind="stable")[: max(size - len(inside), 0)]

@@ -45,7 +45,7 @@ class Neighbours:
     number: int = 20
     ordering: Literal["auto", "maximin", "coordinate"] = "auto"
     nugget: float | None = None
-    learn_rows: int | None = 50_000
+    learn_rows: int | None = 20_000
     leaf: int = 100
     solver: Literal["auto", "direct", "iterative"] = "auto"
     probes: int = 16
