@@ -6,11 +6,12 @@ import math
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import betaln, i0e
+from scipy.special import betaln
 
 from ggpm.families.base import Array
 from ggpm.families.directions import Directions
 from ggpm.families.special import BesselRatio, length, sum_of_others
+from ggpm.families.special.bessel import quick_log_bessel
 from ggpm.families.special.directional import MOST, average_moments
 from ggpm.families.support import Sphere, Support
 
@@ -71,8 +72,8 @@ class VonMisesFisher(Directions):
         across = np.sqrt(sum_of_others(eta**2)).swapaxes(1, 2)[..., None] * s
         if d == 2:
             bessel = np.log1p(np.exp(-2.0 * across)) - math.log(2.0)
-        else:  # in space it is I_0, of which SciPy has a fast form
-            bessel = np.log(i0e(across)) if d == 3 else BesselRatio((d - 3) / 2, across).log
+        else:
+            bessel = quick_log_bessel((d - 3) / 2, across)
         log_volume = (d - 1) * np.log(s) - math.log(2.0) - betaln(0.5, (d - 1) / 2)  # dy/dz = s²/2
         # a y + b s - kappa is never positive: nothing of the size of kappa is left where the density is
         fit = (own[..., None] * y + across) - kappa[:, None, :, None]
