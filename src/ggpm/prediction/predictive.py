@@ -14,7 +14,7 @@ from ggpm.data.checks import check_level, check_whole
 from ggpm.families.base import Family
 from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, cholesky_root, expectation, latent_root
 from ggpm.prediction.kinds import Ordered, kind_of
-from ggpm.prediction.nodes import latent_nodes
+from ggpm.prediction.nodes import gather, latent_nodes
 from ggpm.prediction.questions import mean_interval, probability
 from ggpm.prediction.regions import HighestDensityRegion, highest_density
 from ggpm.sites.densities import log_expected_prob
@@ -27,6 +27,7 @@ Array = NDArray[np.float64]
 # than HARD is computed on nodes that resolve the likelihood all over the latent's range. A rule of the ladder is off by
 # NEXT of its change from the one before.
 TOLERANCE, HARD, NEXT = 3e-8, 1e-6, 0.1
+BLOCK = 2**14  # rows that are answered at a time
 
 
 class Predictive:
@@ -111,7 +112,7 @@ class Predictive:
         >>> p.mean().round(3)
         array([1.649, 1.649])
         """
-        return self.family.point(self._moment())
+        return self._in_blocks(lambda p: p.family.point(p._moment()))
 
     def var(self) -> Array:
         """Predictive variance: (m,) for scalar y, covariance (m, d, d) for vectors, circular variance for angles.
@@ -123,6 +124,9 @@ class Predictive:
         >>> p.var().round(3)
         array([6.319, 6.319])
         """
+        return self._in_blocks(Predictive._var)
+
+    def _var(self) -> Array:
         own = self.family.predictive_moments(self.latent_mean, self.latent_cov)
         if own is not None and own[1] is not None:
             moment, total = own
@@ -194,7 +198,10 @@ class Predictive:
         >>> p.log_prob([0, 3]).round(3)
         array([-0.963, -2.517])
         """
-        return log_expected_prob(self.family, self.latent_mean, self.latent_cov, self._encode(y))
+        encoded = self._encode(y)
+        return self._in_blocks(
+            lambda p, rows: log_expected_prob(p.family, p.latent_mean, p.latent_cov, encoded[rows]), with_rows=True
+        )
 
     # ---- distribution function ---------------------------------------------------------------------------------
     def cdf(self, y: Any) -> Array:
@@ -208,7 +215,8 @@ class Predictive:
         >>> p.cdf([0, 3]).round(3)
         array([0.382, 0.866])
         """
-        return self._kind.cdf(self, self._encode(y))
+        encoded = self._encode(y)
+        return self._in_blocks(lambda p, rows: p._kind.cdf(p, encoded[rows]), with_rows=True)
 
     def pit(self, y: Any, random_state: Any = 0) -> Array:
         """Probability integral transform of each y: uniform on (0, 1) if the predictive distribution is right.
@@ -233,7 +241,7 @@ class Predictive:
         array([4., 4.])
         """
         check_level(q, "q")
-        return self._kind.quantile(self, q)
+        return self._in_blocks(lambda p: p._kind.quantile(p, q))
 
     def highest_density(self, level: float = 0.9, n_draws: int = 1000) -> HighestDensityRegion:
         """The smallest region of the given level, as a threshold on the density; see `ggpm.prediction.regions`.
@@ -291,7 +299,7 @@ class Predictive:
         (2, 2)
         """
         check_level(level, "level")
-        return self._kind.interval(self, level)
+        return self._in_blocks(lambda p: p._kind.interval(p, level))
 
     def mean_interval(self, level: float = 0.9) -> Array:
         """Credible interval of the mean that `mean` estimates: of a rate, a share, a direction; not of y itself.
@@ -306,7 +314,7 @@ class Predictive:
         array([[0.19, 5.18]])
         """
         check_level(level, "level")
-        return mean_interval(self, level)
+        return self._in_blocks(lambda p: mean_interval(p, level))
 
     def probability(self, low: Any, high: Any) -> Array:
         """P(low <= y <= high), or of the arc from low forwards to high; bounds are numbers or one per row.
@@ -344,6 +352,15 @@ class Predictive:
         if len(encoded) != len(self):
             raise ValueError(f"y has {len(encoded)} rows, the predictive distribution {len(self)}.")
         return encoded
+
+    def _in_blocks(self, answer: Callable[..., Array], with_rows: bool = False) -> Array:
+        """Answers for all rows, from so many at a time that memory does not grow with them."""
+        if len(self) <= BLOCK:
+            return answer(self, slice(None)) if with_rows else answer(self)
+        blocks = [slice(start, start + BLOCK) for start in range(0, len(self), BLOCK)]
+        each = (np.arange(len(self))[rows] for rows in blocks)
+        some = (answer(self.rows(rows), rows) if with_rows else answer(self.rows(rows)) for rows in blocks)
+        return gather(len(self), zip(each, some))
 
     # ---- expectations --------------------------------------------------------------------------------------------
     def _expect(self, function: Callable[[Array, Rows], Array]) -> Array:

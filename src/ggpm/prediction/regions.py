@@ -28,6 +28,7 @@ Array = NDArray[np.float64]
 COARSER = 0.25
 MOST = 2**12  # nodes of one row
 SMALLEST = 1e-200  # density below which its logarithm is computed with more care
+BLOCK = 2**14  # rows that are answered at a time
 TOGETHER = 4  # batches of draws that are made at once: what belongs to a row alone is made for many then
 
 
@@ -42,8 +43,13 @@ class HighestDensityRegion:
 
     def contains(self, y: Any) -> NDArray[np.bool_]:
         """Tell whether each y lies within its row's region, (m,)."""
-        family = self.predictive.family
-        return log_density(self.predictive, family.encode(interior(family, y))[None])[0] >= self.log_threshold
+        p, family = self.predictive, self.predictive.family
+        encoded = family.encode(interior(family, y))
+        out = np.empty(len(p), dtype=bool)
+        for start in range(0, len(p), BLOCK):
+            rows = slice(start, start + BLOCK)
+            out[rows] = log_density(p.rows(rows), encoded[None, rows])[0] >= self.log_threshold[rows]
+        return out
 
 
 def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -> HighestDensityRegion:
