@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: demo test test-all lint format bench bench-previous bench-variational bench-special bench-neighbours bench-predictions forecasts clean
+.PHONY: docs test-docs demo test test-all lint format bench bench-previous bench-variational bench-special bench-neighbours bench-predictions bench-promises forecasts test-dist test-oldest fuzz clean
 
 $(VENV)/made:
 	$(PYTHON) -m venv $(VENV)
@@ -39,9 +39,27 @@ test: lint
 test-all: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests --doctest-modules src/ggpm -m ""
 
+# broken model files, tables and kernel texts: documented errors only; the tests take a few thousand of them
+fuzz: $(VENV)/ready
+	$(BIN)/python tests/fuzzing.py --inputs 100000
+
 format: $(VENV)/ready
 	$(BIN)/ruff check --fix src tests examples benchmarks
 	$(BIN)/ruff format src tests examples benchmarks
+
+# the site, strict; figures of the gallery are made anew only where an example changed
+$(VENV)/docs: pyproject.toml src/ggpm/__init__.py $(VENV)/made
+	$(BIN)/python -m pip install --quiet -e ".[docs]"
+	touch $@
+
+docs: $(VENV)/docs
+	$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html docs docs/_build/html
+	@echo "the site is in docs/_build/html/index.html"
+
+# the site and a report in a real browser: needs the system's chromium
+test-docs: docs
+	$(BIN)/python -m pip install --quiet -e ".[test-docs]"
+	$(BIN)/python -m pytest -q docs/test_site.py -p no:cacheprovider
 
 # peers live in an environment of their own; one that cannot be installed is reported as missing
 BENCH := .venv-bench
@@ -87,6 +105,10 @@ bench-special: $(VENV)/ready
 # units of the triangular solves behind them, family by family
 bench-predictions: $(VENV)/ready
 	$(BIN)/python benchmarks/predictions.py
+
+# coverage of 90 % regions, two hundred data sets per family, hyperparameters averaged over
+bench-promises: $(VENV)/ready
+	$(BIN)/python benchmarks/promises.py
 
 clean:
 	rm -rf $(BENCH) $(FORECASTS) $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,4 +1,9 @@
-"""A first fit: wind directions that turn with time, with credible arcs, written to out/first_fit.png."""
+"""
+A first fit
+===========
+
+Wind directions that turn with time, with credible arcs, written to out/first_fit.png.
+"""
 
 from pathlib import Path
 

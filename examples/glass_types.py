@@ -1,4 +1,9 @@
-"""Fragments of glass and where they come from: classes with a joint softmax, and how sure it is."""
+"""
+Fragments of glass: classes, and how sure they are
+==================================================
+
+Where fragments of glass come from, by two chemical elements: a joint softmax over the classes, and its calibration.
+"""
 
 import sys
 from pathlib import Path

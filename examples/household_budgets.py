@@ -1,4 +1,9 @@
-"""What households spend on food, transport and the rest as their total expenditure grows: a composition."""
+"""
+Household budgets: a composition with zeros
+===========================================
+
+What households spend on food, transport and the rest as their total expenditure grows.
+"""
 
 import sys
 from pathlib import Path

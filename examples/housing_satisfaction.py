@@ -1,4 +1,9 @@
-"""How content tenants in Copenhagen were with their housing: counts in three categories, a multinomial per group."""
+"""
+Housing satisfaction in Copenhagen: counts of categories
+========================================================
+
+How content tenants were with their housing: counts in three categories, a multinomial per group.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,9 @@
-"""Ozone in New York by temperature: a positive, skewed output, and whether its distribution is right."""
+"""
+Ozone in New York: is its distribution right?
+=============================================
+
+A positive, skewed output by temperature, under a Gaussian and a gamma family.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,9 @@
-"""The category of a hurricane from its central pressure and latitude: ordered grades with learned cut points."""
+"""
+Categories of hurricanes: ordered grades
+========================================
+
+The category of a hurricane from its central pressure and latitude, with learned cut points.
+"""
 
 import sys
 from pathlib import Path

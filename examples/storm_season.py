@@ -1,4 +1,9 @@
-"""When in the year storms form, by latitude: the day of the year is an angle with a period of 365.25."""
+"""
+When storms form: days of the year are angles
+=============================================
+
+The day of the year by latitude, an angle with a period of 365.25.
+"""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,9 @@
-"""Wind direction at an airport over ten days: an angle in degrees, a fan on a wrapped axis and a compass."""
+"""
+Wind direction over ten days: a fan and a compass
+=================================================
+
+An angle in degrees at an airport, on a wrapped axis and as a compass.
+"""
 
 import sys
 from pathlib import Path

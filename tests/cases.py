@@ -31,6 +31,8 @@ FAMILIES = {
     "gamma": (families.Gamma(phi=0.3), np.array([1.0])),
     "gamma, softplus": (families.Gamma(phi=0.3, link="softplus"), np.array([1.0])),
     "inverse_gaussian": (families.InverseGaussian(phi=0.4), np.array([1.0])),
+    "log_normal": (families.LogNormal(phi=0.4), np.array([1.0])),
+    "weibull": (families.Weibull(phi=1.7), np.array([1.0])),
     "beta": (families.Beta(phi=6.0), np.array([0.5])),
     "categorical": (families.Categorical(n_classes=4), np.array([0, 1, 2, 3])),
     "multinomial": (families.Multinomial(), np.array([[1, 2, 0]])),

@@ -16,9 +16,9 @@ from ggpm.families.support import Simplex
 
 REPLICATIONS, N_TRAIN, N_TEST = 20, 60, 60
 CONTINUOUS = [
-    "gaussian", "multivariate_gaussian", "gamma", "inverse_gaussian", "beta", "von_mises", "von_mises_fisher",
-    "dirichlet", "logistic_normal", "wishart", "gaussian_mean_scale", "student_t", "gamma_mean_shape",
-    "beta_mean_precision", "von_mises_direction_concentration",
+    "gaussian", "multivariate_gaussian", "gamma", "inverse_gaussian", "log_normal", "weibull", "beta", "von_mises",
+    "von_mises_fisher", "dirichlet", "logistic_normal", "wishart", "gaussian_mean_scale", "student_t",
+    "gamma_mean_shape", "beta_mean_precision", "von_mises_direction_concentration",
 ]  # fmt: skip
 DISCRETE = [
     "bernoulli", "binomial", "beta_binomial", "poisson", "negative_binomial", "categorical", "multinomial",
@@ -44,8 +44,8 @@ class Overconfident:
         return Predictive(p.family, p.latent_mean, self.factor * p.latent_cov, trials)
 
 
-def replicate(name, seed, factor=1.0):
-    """Fit to one data set from the prior and report on new rows of the same draw."""
+def replicate(name, seed, factor=1.0, **settings):
+    """Fit to one data set from the prior and report on new rows of the same draw; settings are the estimator's."""
     rng = np.random.default_rng(1000 + seed)
     family, example = FAMILIES[name]
     family = family.resolve(example)
@@ -58,9 +58,10 @@ def replicate(name, seed, factor=1.0):
     if isinstance(family.support, Simplex):
         y = np.maximum(y, 1e-12) / np.maximum(y, 1e-12).sum(axis=1, keepdims=True)
     kernel = ConstantKernel(1.0) * RBF(1.0) + ConstantKernel(0.3)
-    model = GGPRegressor(family, kernel, inference=Variational(accuracy="coarse", tol=1e-5))
+    model = GGPRegressor(family, kernel, inference=Variational(accuracy="coarse", tol=1e-5), **settings)
     model.fit(X[:N_TRAIN], y[:N_TRAIN])
-    return calibration(Overconfident(model, factor), X[N_TRAIN:], y[N_TRAIN:], random_state=seed)
+    shown = model if factor == 1.0 else Overconfident(model, factor)
+    return calibration(shown, X[N_TRAIN:], y[N_TRAIN:], random_state=seed)
 
 
 @pytest.mark.slow
@@ -77,7 +78,11 @@ def uniformity(reports):
     Rows of one data set share a posterior and are dependent; data sets are not. So the first two components of Neyman's
     smooth test are averaged within each data set, and their mean over data sets is tested by Hotelling's T^2.
     """
-    u = np.stack([r.pit.reshape(N_TEST, -1)[:, 0] for r in reports])
+    return uniformity_of(np.stack([r.pit.reshape(N_TEST, -1)[:, 0] for r in reports]))
+
+
+def uniformity_of(u):
+    """The same of transforms (data sets, rows)."""
     components = np.stack([np.sqrt(3) * (2 * u - 1), np.sqrt(5) * (6 * u**2 - 6 * u + 1)], axis=2).mean(axis=1)
     N, p = components.shape
     mean, cov = components.mean(axis=0), np.cov(components.T)

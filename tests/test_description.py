@@ -102,8 +102,9 @@ def test_forms():
     assert told.level == 0.8 and str(told).startswith("family        Gamma\n")
     assert "| gamma: phi | " in told.to_markdown()
     latex = told.to_latex()
-    assert r"k1\_\_k2\_\_length\_scale &" in latex and latex.count(r"\\") == 1 + len(told.to_frame())
-    assert told._repr_html_().count("<tr>") == 1 + len(told.to_frame())
+    rows = len(told.to_frame()) + len(told.to_frame("terms"))
+    assert r"length\_scale &" in latex and latex.count(r"\\") == 2 + rows
+    assert told._repr_html_().count("<tr>") == 2 + rows
     with pytest.raises(ValueError, match="there is no table 'rows'"):
         told.to_frame("rows")
     with pytest.raises(ValueError, match="level"):

@@ -47,8 +47,8 @@ def public_functions():
 
 # abstract bases, errors, and results that are shown where they are made: there is nothing to call
 WITHOUT_EXAMPLE = {
-    "Approximation", "Calibration", "ClusterError", "Family", "FamilyReport", "HighestDensityRegion",
-    "InferenceError", "KernelEvaluation", "LoadError",
+    "Approximation", "Calibration", "ClusterError", "Description", "Diagnosis", "Family",
+    "FamilyReport", "HighestDensityRegion", "InferenceError", "KernelEvaluation", "LoadError",
     "DensePosterior", "Fit", "Problem", "Rule", "ScalarFamily", "Sites", "Slopes", "Solution", "Support", "TableError",
 }  # fmt: skip
 

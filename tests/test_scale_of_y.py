@@ -100,3 +100,17 @@ def test_files_and_offsets_know_the_origin(tmp_path):
         np.testing.assert_array_equal(again.predict(NEW, offset=np.ones(9)), model.predict(NEW, offset=np.ones(9)))
         latent = model.predict_latent(X, offset=0)[0][:, 0] + 0.5
         assert np.corrcoef(np.exp(latent), y)[0, 1] > 0.8 and 0.5 < np.mean(np.exp(latent)) / np.mean(y) < 2.0
+
+
+@pytest.mark.parametrize("degrees", [0.1, 10.0])
+def test_directions_are_as_precise_as_they_are(degrees):
+    """Latents are kappa times a direction: 3e5 long for a tenth of a degree, and the model gets there."""
+    rng = np.random.default_rng(0)
+    size = np.radians(degrees)
+    path = np.stack([np.ones(N), 3 * size * np.sin(X[:, 0]), 3 * size * np.cos(X[:, 0])], axis=1)
+    y = path + size * rng.normal(size=(N, 3))
+    y /= np.linalg.norm(y, axis=1, keepdims=True)
+    model = GGPRegressor("von_mises_fisher", inference="laplace").fit(X[::2], y[::2])
+    # in the unit of the noise, the entropy of a normal error in the plane; as good as that up to what twenty rows know
+    gain = model.log_predictive_density(X[1::2], y[1::2]).mean() + 2 * np.log(size)
+    assert gain > -(np.log(2 * np.pi) + 1) - 1.0

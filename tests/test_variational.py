@@ -22,7 +22,7 @@ from ggpm.sites.expectations import SiteMap, expect, expect_phi, root
 
 D1 = [name for name, (f, example) in FAMILIES.items() if f.resolve(example).latent_dim == 1]
 SITES = [(name, s) for name in FAMILIES for s in (["blocks"] if name in D1 else ["blocks", "factorised"])]
-GAUSSIAN = ["gaussian", "gaussian, 3 outputs", "multivariate_gaussian", "logistic_normal"]
+GAUSSIAN = ["gaussian", "gaussian, 3 outputs", "multivariate_gaussian", "logistic_normal", "log_normal"]
 TIGHT = {"tol": 1e-10}  # gradients are as exact as the sites
 
 

@@ -404,6 +404,15 @@ def gamma_mean_shape(eta, y, h):
     return k * jnp.log(rate) + (k - 1) * jnp.log(y) - rate * y - gammaln(k)
 
 
+def log_normal(eta, y, h):
+    return -0.5 * (jnp.log(y) - eta[0]) ** 2 * jnp.exp(-h[0]) - 0.5 * h[0] - 0.5 * LOG_2PI - jnp.log(y)
+
+
+def weibull(eta, y, h):
+    k, ratio = jnp.exp(h[0]), y * jnp.exp(-eta[0])
+    return h[0] - eta[0] + (k - 1) * jnp.log(ratio) - ratio**k
+
+
 def beta_mean_precision(eta, y, h):
     a, b = jnp.exp(eta[1]) * jax.nn.sigmoid(eta[0]), jnp.exp(eta[1]) * jax.nn.sigmoid(-eta[0])
     return gammaln(a + b) - gammaln(a) - gammaln(b) + (a - 1) * jnp.log(y) + (b - 1) * jnp.log1p(-y)
@@ -428,6 +437,8 @@ DENSITIES = {
     "gaussian_mean_scale": gaussian_mean_scale,
     "student_t": student_t,
     "gamma_mean_shape": gamma_mean_shape,
+    "log_normal": log_normal,
+    "weibull": weibull,
     "beta_mean_precision": beta_mean_precision,
     "negative_binomial_mean_dispersion": negative_binomial_mean_dispersion,
     "von_mises_direction_concentration": von_mises_direction_concentration,

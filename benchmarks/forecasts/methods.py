@@ -370,13 +370,17 @@ def gpboost(task: Task) -> Forecast:
     import gpboost as gpb
 
     scale = 1.0 if task.kind != "positive" else float(np.mean(task.y))
-    settings = {"gp_coords": task.Z, "cov_function": "matern_ard", "cov_fct_shape": 1.5}
-    model = gpb.GPModel(**settings, likelihood=GPBOOST[task.kind], num_parallel_threads=1)
-    ones = np.ones((len(task.Z), 1))
-    model.fit(y=task.y / scale, X=ones, params={"trace": False})
-    found = model.predict(
-        gp_coords_pred=task.Z_new, X_pred=np.ones((len(task.Z_new), 1)), predict_var=True, predict_response=False
-    )
+    ones, new = np.ones((len(task.Z), 1)), {"gp_coords_pred": task.Z_new, "X_pred": np.ones((len(task.Z_new), 1))}
+    for covariance in ("matern_ard", "matern"):  # where its search breaks down, one length scale for all
+        settings = {"gp_coords": task.Z, "cov_function": covariance, "cov_fct_shape": 1.5, "num_parallel_threads": 1}
+        model = gpb.GPModel(**settings, likelihood=GPBOOST[task.kind])
+        try:
+            model.fit(y=task.y / scale, X=ones, params={"trace": False})
+            found = model.predict(**new, predict_var=True, predict_response=False)
+            break
+        except gpb.basic.GPBoostError:
+            if covariance == "matern":
+                raise
     mean, deviation = np.asarray(found["mu"]), np.sqrt(np.asarray(found["var"]))
     (auxiliary,) = np.asarray(model.get_aux_pars()).ravel()[:1]
     nodes, weights = np.polynomial.hermite_e.hermegauss(32)

@@ -16,9 +16,10 @@ from ggpm.cli.terminal import plain
 @JSON
 def families(as_json: bool) -> None:
     """The families of outputs that are known."""
-    from ggpm.families import FAMILIES
+    from ggpm.families import FAMILIES, MIXED, WRAPPERS
 
-    rows = {name: (kind.__doc__ or "").strip().splitlines()[0].rstrip(".") for name, kind in sorted(FAMILIES.items())}
+    known = sorted((FAMILIES | MIXED).items()) + [(f"{name}_...", kind) for name, kind in sorted(WRAPPERS.items())]
+    rows = {name: (kind.__doc__ or "").strip().splitlines()[0].rstrip(".") for name, kind in known}
     if as_json:
         click.echo(json.dumps(rows))
         return

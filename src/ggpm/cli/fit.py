@@ -302,12 +302,15 @@ def _stoppable(journal: Any) -> Iterator[None]:
 def _estimator(family: str, options: dict[str, Any]) -> Any:
     from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, families
 
-    if family not in families.FAMILIES:
+    try:
+        instance: Any = families.get(family)
+    except ValueError:
+        known = families.FAMILIES | families.MIXED
         raise click.BadParameter(
-            f"{family!r} is not one of {', '.join(sorted(families.FAMILIES))}."
-            f"{did_you_mean(family, families.FAMILIES)}",
+            f"{family!r} is not one of {', '.join(sorted(known))}, nor {', '.join(families.WRAPPERS)} before one of "
+            f"them.{did_you_mean(family, known)}",
             param_hint="--family",
-        )
+        ) from None
     settings = {
         "inference": options["inference"],
         "inducing": options["inducing"],
@@ -328,7 +331,6 @@ def _estimator(family: str, options: dict[str, Any]) -> Any:
         return GGPOrdinalClassifier(order=order, **settings)
     if family in CLASSIFIERS:
         return GGPClassifier(**settings)
-    instance: Any = families.FAMILIES[family]()
     if options["units"]:
         instance.set_params(units=options["units"])
     if family in COMPOSITIONS:

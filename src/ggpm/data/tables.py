@@ -178,6 +178,23 @@ def _require(table: Any, names: Sequence[str], path: Any) -> None:
         raise TableError(f"{path}: there is no column {missing[0]!r}.{hint}")
 
 
+def _numeric(column: Any) -> Any:
+    """A column as numbers, missing where there is none."""
+    import pandas as pd
+
+    try:
+        return pd.to_numeric(column, errors="coerce")
+    except (ValueError, OverflowError):  # whole numbers of more than 64 bits, which pandas does not coerce
+        return column.map(_float).astype(float)
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
+
+
 def column_as_numbers(table: Any, name: str, path: Any, gaps: bool = False) -> NDArray[np.float64]:
     """One column as finite numbers, or missing ones (NaN) where ``gaps`` allows them.
 
@@ -185,11 +202,10 @@ def column_as_numbers(table: Any, name: str, path: Any, gaps: bool = False) -> N
     >>> column_as_numbers(pandas.DataFrame({"a": [1, 2]}), "a", "t.csv")
     array([1., 2.])
     """
-    import pandas as pd
 
     _require(table, [name], path)
     column = table[name]
-    values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+    values = _numeric(column).to_numpy(dtype=float, na_value=np.nan)
     text = np.flatnonzero(np.isnan(values) & column.notna().to_numpy())
     if text.size:
         raise TableError(
@@ -271,7 +287,7 @@ def _useless(column: Any) -> str | None:
         return "numbers the rows"
     text = column.dtype.kind == "O" or pd.api.types.is_string_dtype(column)
     own = text and len(column) > 2 and column.nunique() == len(column) and _times(column) is None
-    return "is text that differs in every row" if own and pd.to_numeric(column, errors="coerce").isna().all() else None
+    return "is text that differs in every row" if own and _numeric(column).isna().all() else None
 
 
 def _times(column: Any) -> Any:
@@ -358,7 +374,7 @@ def _feature(table: Any, name: str, path: Any, kind: str | None, gaps: bool, tex
         return column
     if words:
         _refuse_merging(column, name, path)
-    values = pd.to_numeric(column, errors="coerce")
+    values = _numeric(column)
     words = np.flatnonzero(values.isna().to_numpy() & column.notna().to_numpy())
     if words.size and (kind is not None or words.size < column.notna().sum()):
         what = "is not a number" if kind is not None else "is text among numbers"
@@ -382,7 +398,7 @@ def _refuse_merging(column: Any, name: str, path: Any) -> None:
     padded = labels[labels.str.match(PADDED)]
     if padded.empty:
         return
-    numbers = pd.to_numeric(labels, errors="coerce")
+    numbers = _numeric(labels)
     twice = numbers[numbers.notna() & numbers.duplicated(keep=False)]
     if len(twice):
         one, other = labels[twice[twice == twice.iloc[0]].index[:2]]
@@ -464,6 +480,6 @@ def _unpadded(column: Any) -> Any:
     labels = pd.Series(column.astype(str).unique())
     if set(labels) <= {"True", "False"}:
         return column.astype(str) == "True"
-    numbers = pd.to_numeric(labels, errors="coerce")
+    numbers = _numeric(labels)
     lost = numbers.isna().any() or numbers.duplicated().any() or labels.str.match(PADDED).any()
-    return column if lost else pd.to_numeric(column)
+    return column if lost else _numeric(column)

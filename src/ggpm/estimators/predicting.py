@@ -99,6 +99,25 @@ class Predicting(FramedOutput):
         check_is_fitted(self)
         return terms(self.posterior_, inputs_of(self, X, self.fit_.columns)[0])
 
+    def predict_effect(self, term: str, X: Array, at: Array) -> Predictive:
+        """Predictive distribution where one term of the kernel is at encoded rows, and all others at one row.
+
+        An offset is none; `ggpm.plotting.plot_effects` draws it.
+
+        >>> from ggpm import GGPRegressor
+        >>> from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+        >>> X = np.arange(8.0)[:, None]
+        >>> model = GGPRegressor("poisson", RBF() + ConstantKernel(), optimizer=None).fit(X, np.arange(8))
+        >>> model.predict_effect("RBF", X[:3], X[0]).mean().shape
+        (3,)
+        """
+        from ggpm.prediction.terms import varied
+
+        check_is_fitted(self)
+        rows = np.hstack([X, np.broadcast_to(at, X.shape)])
+        mean, cov = varied(self.posterior_, term).latent(rows)
+        return Predictive(self.family_, mean + self.family_.origin, cov, None, getattr(self, "classes_", None))
+
     def term_shares(self, X: Any) -> Any:
         """Share of each term in the variance of the latent's mean over the rows, a pandas frame (terms, latents).
 
@@ -111,10 +130,11 @@ class Predicting(FramedOutput):
         >>> model.term_shares(X)[0].to_dict()
         {'RBF': 1.0, 'constant': 0.0}
         """
-        found = {name: mean.var(axis=0) for name, (mean, _) in self.terms(X).items()}
-        total = np.sum(list(found.values()), axis=0)
-        shares = {name: var / np.where(total > 0, total, 1.0) for name, var in found.items()}
-        return frames.require("pandas").DataFrame(shares).T
+        from ggpm.prediction.terms import term_shares
+
+        check_is_fitted(self)
+        encoded, _ = inputs_of(self, X, self.fit_.columns)
+        return frames.require("pandas").DataFrame(term_shares(self.posterior_, encoded)).T
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Any = 0, *, joint: bool = True, offset: Any = None,

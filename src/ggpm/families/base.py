@@ -117,6 +117,8 @@ class Family(BaseEstimator, ABC):
     """True if `resolve` made phi_bounds from the default ones and the scale of the data."""
     phi: Any = None
     phi_bounds: Bounds = "fixed"
+    parameters: ClassVar[tuple[str, ...]] = ("mean",)
+    """Names of the parameters that vary with the inputs, for `parameter`."""
 
     _origin: Array | None = None
     _phi_ndims: ClassVar[tuple[int, ...]] = (0, 1)  # axes that phi may have
@@ -304,6 +306,10 @@ class Family(BaseEstimator, ABC):
     @abstractmethod
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         """E[y | eta], or the expectation of what stands for y: (cos, sin) of an angle, class probabilities."""
+
+    def parameter(self, name: str, eta: Array) -> Array:
+        """One of `parameters` as a function of the latent, (...) or of the shape of a moment."""
+        return self.point(self.moment(eta))
 
     def point(self, moment: Array) -> Array:
         """Prediction, as the user has it, that belongs to an averaged `moment`."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ggpm.families.base import Array, Family
+from ggpm.families.base import Array, Family, moments
 from ggpm.families.curvature import Marginals, RankOne
 from ggpm.families.special import BesselRatio, length
 from ggpm.families.special.directional import MOST, average_moments, log_average
@@ -40,6 +41,19 @@ class Directions(Family):
     @abstractmethod
     def log_whole(self, d: int) -> float:
         """Logarithm of the size of the support, in the units that densities are per."""
+
+    def adapted(self, y: Any, weight: Array | None = None) -> Self:
+        """With latents as long as the concentration of all directions about their mean, where that is above one.
+
+        The latent is kappa omega: directions within a degree need latents of length 1e4, which kernels of variances
+        of order one never reach.
+        """
+        out, mean = copy.copy(self), moments(self.direction(self.encode(y)), weight)[0]
+        R2, d = float(mean @ mean), len(mean)
+        if R2 < 1.0:
+            kappa = np.sqrt(R2) * (d - R2) / (1.0 - R2)  # Banerjee et al. 2005, eq. (4.4)
+            out.latent_variance = max(1.0, kappa**2)
+        return out
 
     @staticmethod
     def _polar(eta: Array) -> _Polar:

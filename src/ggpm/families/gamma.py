@@ -6,8 +6,11 @@ import numpy as np
 from scipy.special import gammainc
 
 from ggpm.families.base import Array, PositiveMean
+from ggpm.families.special.gamma import gamma_hazard, log_gamma_tails
 from ggpm.families.special.stable import HALF_LOG_2PI, linear_minus_log, log_minus_digamma, moderate, stirling_error
 from ggpm.families.support import Positive
+
+TAIL_NODES = 80  # of an integral over a tail: 1e-10 of it for shapes from 1e-3 to 1e3
 
 
 class Gamma(PositiveMean):
@@ -86,6 +89,32 @@ class Gamma(PositiveMean):
     def cdf(self, eta: Array, y: Array) -> Array:
         """P(Y <= y | eta)."""
         return gammainc(1.0 / self.phi, np.maximum(y, 0.0) / (self.phi * self.moment(eta)))
+
+    def log_tails(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        """log P(Y <= y) and log P(Y > y)."""
+        return log_gamma_tails(1.0 / self.phi, y / (self.phi * np.exp(xi)))
+
+    def survival_jet(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
+        """First three derivatives of log P(Y > y) in xi."""
+        shape, x = 1.0 / self.phi, y / (self.phi * np.exp(xi))
+        r, over = gamma_hazard(shape, x)
+        return r, -r * over, r * (over * over + r * over - x)
+
+    def tail_phi(self, xi: Array, y: Array) -> Array:
+        """Derivative of P(Y <= y) in log phi, divided by y p(y): an integral over the nearer tail."""
+        nodes, weights = np.polynomial.legendre.leggauss(TAIL_NODES)
+        shape = 1.0 / self.phi
+        z = np.log(y) - xi
+        left = z < 0
+        # within it the density falls by exp(-40)
+        reach = np.sqrt(80.0 * self.phi) + np.where(left, 40.0 * self.phi, 0.0)
+        share = 0.5 * (nodes + 1.0).reshape(-1, *[1] * z.ndim)
+        t = np.where(left, -1.0, 1.0) * reach * share
+        there = np.exp(z) * np.exp(t)
+        ratio = np.exp(shape * (t - np.exp(z) * np.expm1(t)))
+        slope = shape * (there - 1.0 - (z + t) - log_minus_digamma(np.asarray(shape)))
+        total = np.tensordot(0.5 * weights, ratio * slope, axes=1) * reach
+        return np.where(left, total, -total)
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         y = self.moment(eta) * self.phi * rng.gamma(1.0 / self.phi, size=eta.shape[:-1])

@@ -36,6 +36,8 @@ class Support:
     """Axes of one observation: 0 for numbers, 1 for vectors, 2 for matrices."""
     kind: ClassVar[str] = "numbers"
     """Name under which prediction and plotting look up regions, summary columns and pictures (see `Family.kind`)."""
+    atoms: ClassVar[tuple[float, ...]] = ()
+    """Single numbers among continuous ones that have probabilities of their own."""
     error_name: ClassVar[str] = "mean absolute error"
     """Name of the mean of `error`."""
 

@@ -63,6 +63,9 @@ class TwoParameters(Family):
     def information(self, eta: Array, y: Array) -> Information:
         """Expectation of minus the second derivatives, with its slopes."""
 
+    def parameter(self, name: str, eta: Array) -> Array:
+        return self.moment(eta) if name == self.parameters[0] else np.exp(eta[..., 1])
+
     def phi_partials(self, eta: Array, y: Array) -> tuple[Array, tuple[Array, Array], tuple[Array, Array, Array]]:
         """Derivatives in phi of log p, of `first` and of `second`, (..., p) each."""
         none = np.zeros((*np.broadcast_shapes(eta.shape[:-1], self._rows(y)), self.log_hyper.size))

@@ -42,8 +42,11 @@ class VonMisesDirectionConcentration(VonMises):
     """
 
     latent_dim = 3
-    parameters = ("direction", "direction", "concentration")
+    parameters = ("direction", "concentration")
     latent_variance = (1.0, 1.0, 1.0)
+
+    def parameter(self, name: str, eta: Array) -> Array:
+        return self.point(self.moment(eta)) if name == "direction" else np.exp(eta[..., 2])
 
     @staticmethod
     def _theta(eta: Array) -> tuple[Array, Array, Array]:

@@ -12,6 +12,7 @@ from ggpm.kernels.columns import (
     summands,
     unit_vectors,
     used_columns,
+    without_column,
 )
 from ggpm.kernels.defaults import default_kernel, median_distance, shorter_starts
 from ggpm.kernels.distances import Distances, Pairs
@@ -33,5 +34,5 @@ __all__ = [
     "Additive", "Category", "Cyclic", "Distances", "KernelEvaluation", "KernelTextError", "On", "Pairs", "RowVariance",
     "Scaled", "Sphere", "category_columns", "chosen_columns", "default_kernel", "diag", "diag_pullback", "evaluate",
     "kernel_from_text", "kernel_text", "log_bounds", "log_hyper", "median_distance", "placed", "resolve_kernel",
-    "shorter_starts", "standardised", "summands", "unit_vectors", "used_columns", "with_log_hyper",
+    "shorter_starts", "standardised", "summands", "unit_vectors", "used_columns", "with_log_hyper", "without_column",
 ]  # fmt: skip

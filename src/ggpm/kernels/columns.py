@@ -9,6 +9,7 @@ are known (`at`); until then a kernel with names can be called on data frames on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ __all__ = [
     "summands",
     "unit_vectors",
     "used_columns",
+    "without_column",
 ]
 
 Names = str | int | Sequence[str | int]
@@ -418,3 +420,72 @@ def summands(kernel: sk.Kernel) -> list[sk.Kernel]:
     [1.41**2 * RBF(length_scale=1), Category(0), WhiteKernel(noise_level=1)]
     """
     return [*summands(kernel.k1), *summands(kernel.k2)] if isinstance(kernel, sk.Sum) else [kernel]
+
+
+def without_column(kernel: sk.Kernel, count: int, j: int) -> sk.Kernel:
+    """A placed kernel of ``count`` columns that no longer looks at one of them; the others keep what was learned.
+
+    A factor that looks at nothing else is left out of its product, a summand of its sum.
+
+    >>> without_column(2.0 * sk.RBF([1.0, 3.0]) + Category(0), 2, 0)
+    1.41**2 * On(RBF(length_scale=3), [1])
+    """
+    found = _without(kernel, list(range(count)), j)
+    return sk.ConstantKernel(1.0, "fixed") if found is None else found
+
+
+def _without(kernel: sk.Kernel, at: list[int], j: int) -> sk.Kernel | None:
+    """The kernel on the columns ``at`` without column j of all, on all columns; None where nothing is left."""
+    if isinstance(kernel, On):
+        return _without(kernel.kernel, [at[i] for i in _places(kernel)], j)
+    if isinstance(kernel, Category):
+        left = [at[i] for i in _places(kernel) if at[i] != j]
+        return Category(left, tuple(left)) if left else None
+    if isinstance(kernel, sk.Sum):
+        parts = [part for part in (_without(k, at, j) for k in (kernel.k1, kernel.k2)) if part is not None]
+        return sk.Sum(*parts) if len(parts) == 2 else next(iter(parts), None)
+    if isinstance(kernel, sk.Product):
+        factors = [_without(k, at, j) for k in _factors(kernel)]
+        left_over = [factor for factor in factors if factor is not None]
+        seeing = any(looks(leaf) for factor in left_over for leaf, _ in leaves(factor, range(1 + max([j, *at]))))
+        if len(left_over) < len(factors) and not seeing:
+            return None  # a variance times nothing
+        return reduce(sk.Product, left_over)
+    if isinstance(kernel, sk.Exponentiation):
+        inner = _without(kernel.kernel, at, j)
+        return None if inner is None else sk.Exponentiation(inner, kernel.exponent)
+    if not looks(kernel):
+        return kernel
+    keep = [i for i, column in enumerate(at) if column != j]
+    left = [at[i] for i in keep]
+    if len(left) == len(at):
+        return On(kernel, left, tuple(left))
+    if not left or isinstance(kernel, Sphere | Cyclic | sk.ExpSineSquared):
+        return None
+    return On(_narrowed(kernel, keep), left, tuple(left))
+
+
+def _factors(kernel: sk.Kernel) -> list[sk.Kernel]:
+    return [*_factors(kernel.k1), *_factors(kernel.k2)] if isinstance(kernel, sk.Product) else [kernel]
+
+
+def _places(kernel: On | Category) -> list[int]:
+    return [int(i) for i in (listed(kernel.columns) if kernel.at is None else kernel.at)]
+
+
+def _narrowed(kernel: sk.Kernel, keep: list[int]) -> sk.Kernel:
+    """A kernel of all columns it is given, for some of them: with their own length scales, centres and spreads."""
+    if isinstance(kernel, Scaled):
+        centre, spread = ([float(values[i]) for i in keep] for values in (kernel.centre, kernel.spread))
+        return Scaled(_narrowed(kernel.kernel, keep), tuple(centre), tuple(spread))
+    if isinstance(kernel, sk.Sum | sk.Product):
+        return type(kernel)(_narrowed(kernel.k1, keep), _narrowed(kernel.k2, keep))
+    if isinstance(kernel, sk.Exponentiation):
+        return sk.Exponentiation(_narrowed(kernel.kernel, keep), kernel.exponent)
+    if np.ndim(getattr(kernel, "length_scale", 0.0)) == 0:
+        return kernel
+    params = kernel.get_params()
+    bounds = params["length_scale_bounds"]
+    if not isinstance(bounds, str) and np.ndim(bounds) == 2:
+        params["length_scale_bounds"] = np.asarray(bounds)[keep]
+    return type(kernel)(**{**params, "length_scale": np.asarray(kernel.length_scale)[keep]})

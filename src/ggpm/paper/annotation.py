@@ -29,6 +29,7 @@ Present = NDArray[np.bool_]
 
 TOP = 3  # "the top-ranked annotations": k = 1, 2, 3
 AMPLITUDES = (1.0, 5.0, 25.0, 100.0)  # of the cross-validated kernels, as variances
+LBFGS = "fmin_l_bfgs_b"
 FOLDS = 3  # of the cross-validation within the training images
 LENGTHS = (0.5, 1.0, 2.0, 4.0)  # in median distances
 
@@ -118,23 +119,44 @@ def with_intercept(X: Array) -> Kernel:
     return rbf(X) + ConstantKernel(1.0, (1e-4, 1e4))
 
 
-def dirichlet(kernel: Any, *, inference: Any = "laplace", optimizer: Any = "fmin_l_bfgs_b", **family: Any):
+def dirichlet(
+    kernel: Any, *, inference: Any = "laplace", objective: str = "evidence", optimizer: Any = LBFGS, **family
+):
     """The Dirichlet model with zeros replaced by additive smoothing (epsilon = 1e-3 unless told otherwise)."""
     family = {"zeros": "additive", "zeros_epsilon": 1e-3, **family}
-    return GGPRegressor(Dirichlet(**family), kernel, inference=inference, optimizer=optimizer)
+    return GGPRegressor(Dirichlet(**family), kernel, inference=inference, objective=objective, optimizer=optimizer)
 
 
-def by_evidence(
-    X: Array, present: Present, X_test: Array, *, kernel: Callable[[Array], Kernel] = rbf, separate: bool = False,
-    **settings: Any,
+def multinomial(
+    kernel: Any, *, inference: Any = "laplace", objective: str = "evidence", optimizer: Any = LBFGS
+) -> GGPRegressor:
+    """The multinomial model: the words of an image are draws from its distribution of words, each seen at most once."""
+    return GGPRegressor("multinomial", kernel, inference=inference, objective=objective, optimizer=optimizer)
+
+
+# A model with what it takes the words of an image for: shares of a whole, or counts.
+Described = tuple[Callable[..., GGPRegressor], Callable[[Present], Array]]
+SHARES: Described = (dirichlet, composition)
+COUNTS: Described = (multinomial, lambda present: present.astype(float))
+
+
+def by_learning(
+    described: Described, X: Array, present: Present, X_test: Array, *, kernel: Callable[[Array], Kernel] = rbf,
+    separate: bool = False, objective: str = "evidence", **settings: Any,
 ) -> Ranking:  # fmt: skip
-    """The Dirichlet model, kernel learned by maximising the evidence."""
-    y = composition(present)
+    """A model of all words together, kernel learned by maximising the evidence or leave-one-out densities."""
+    make, targets = described
+    y = targets(present)
     own = [kernel(X)] * present.shape[1] if separate else kernel(X)
-    model = dirichlet(own, **settings).fit(X, y)
-    constant = dirichlet(ConstantKernel(), **settings).fit(X, y)
+    model = make(own, objective=objective, **settings).fit(X, y)
+    if objective != "evidence":
+        return Ranking(model.predict(X_test))
+    constant = make(ConstantKernel(), **settings).fit(X, y)
     gain = model.log_marginal_likelihood_value_ - constant.log_marginal_likelihood_value_
     return Ranking(model.predict(X_test), gain)
+
+
+by_evidence = partial(by_learning, SHARES)
 
 
 def gpc_by_evidence(
@@ -146,26 +168,35 @@ def gpc_by_evidence(
     return Ranking(model.predict(X_test), evidence[0] - evidence[1])
 
 
+def gpc_by_loo(X: Array, present: Present, X_test: Array) -> Ranking:
+    """The same with kernels learned by leave-one-out densities."""
+    return Ranking(gpc_with(rbf(X), X, present, X_test, objective="loo", optimizer=LBFGS))
+
+
 def hard_ranking(X: Array, present: Present, X_test: Array) -> Ranking:
     """Words by their frequency, the same for every image."""
     return Ranking(LabelFrequency().fit(X, present).predict(X_test))
 
 
-def dirichlet_with(kernel: Kernel, X: Array, present: Present, X_test: Array, **family: Any) -> Array:
-    """Scores of the Dirichlet model with a given kernel."""
-    return dirichlet(kernel, optimizer=None, **family).fit(X, composition(present)).predict(X_test)
+def model_with(
+    described: Described, kernel: Kernel, X: Array, present: Present, X_test: Array, **settings: Any
+) -> Array:
+    """Scores of a model of all words together with a given kernel."""
+    make, targets = described
+    return make(kernel, optimizer=None, **settings).fit(X, targets(present)).predict(X_test)
 
 
-def gpc_with(kernel: Kernel, X: Array, present: Present, X_test: Array) -> Array:
-    """Scores of the classifiers with a given kernel."""
+def gpc_with(
+    kernel: Kernel, X: Array, present: Present, X_test: Array, optimizer: Any = None, **settings: Any
+) -> Array:
+    """Scores of the classifiers with a given kernel, or one that each of them learns from there."""
     columns = []
     for word in present.T:
         if word.all() or not word.any():  # a fold may lack a rare word
             columns.append(np.full(len(X_test), float(word[0])))
             continue
-        columns.append(
-            GGPClassifier(kernel, inference="laplace", optimizer=None).fit(X, word).predict_proba(X_test)[:, 1]
-        )
+        model = GGPClassifier(kernel, inference="laplace", optimizer=optimizer, **settings).fit(X, word)
+        columns.append(model.predict_proba(X_test)[:, 1])
     return np.stack(columns, axis=1)
 
 
@@ -193,8 +224,13 @@ def by_cross_validation(
 
 METHODS: dict[str, Method] = {
     "Dirichlet (evidence)": by_evidence,
-    "Dirichlet (cross-validated)": partial(by_cross_validation, dirichlet_with),
+    "Dirichlet (leave-one-out)": partial(by_evidence, objective="loo"),
+    "Dirichlet (cross-validated)": partial(by_cross_validation, partial(model_with, SHARES)),
+    "multinomial (evidence)": partial(by_learning, COUNTS),
+    "multinomial (leave-one-out)": partial(by_learning, COUNTS, objective="loo"),
+    "multinomial (cross-validated)": partial(by_cross_validation, partial(model_with, COUNTS)),
     "GPC (evidence)": gpc_by_evidence,
+    "GPC (leave-one-out)": gpc_by_loo,
     "GPC (cross-validated)": partial(by_cross_validation, gpc_with),
     "hard ranking": hard_ranking,
 }
@@ -226,8 +262,11 @@ CHOICES: dict[str, tuple[Method, Entering]] = {
     "chi-square, additive 0.2": (partial(by_evidence, zeros_epsilon=0.2), chi_square),
     "histograms as they are, additive 0.2": (partial(by_evidence, zeros_epsilon=0.2), np.asarray),
     "cross-validated, additive 0.2": (
-        partial(by_cross_validation, partial(dirichlet_with, zeros_epsilon=0.2)), np.sqrt,
+        partial(by_cross_validation, partial(model_with, SHARES, zeros_epsilon=0.2)), np.sqrt,
     ),
+    "multinomial, intercept": (partial(by_learning, COUNTS, kernel=with_intercept), np.sqrt),
+    "multinomial, a kernel for each word": (partial(by_learning, COUNTS, separate=True), np.sqrt),
+    "multinomial, variational": (partial(by_learning, COUNTS, inference="variational"), np.sqrt),
     "GPC, exponential kernel": (partial(gpc_by_evidence, kernel=exponential), np.sqrt),
     "GPC, chi-square": (gpc_by_evidence, chi_square),
     "GPC, histograms as they are": (gpc_by_evidence, np.asarray),
@@ -284,7 +323,8 @@ def _curves(rows: list[Row], part: str, title: str, d: int) -> Table:
 
 def _choices(rows: list[Row], splits: int) -> Table:
     body = []
-    for part, name in [("choices", name) for name in CHOICES] + [("methods", "GPC (evidence)")]:
+    learned = [("methods", f"{name} (evidence)") for name in ("multinomial", "GPC")]
+    for part, name in [("choices", name) for name in CHOICES] + learned:
         gains = [row["evidence_gain"] for row in rows if (row["part"], row["method"], row["k"]) == (part, name, 1)]
         gain = "" if gains[0] is None else f"{np.mean(gains):.1f}"
         body.append([name, *(float(_f(rows, part, name, k).mean()) for k in range(1, TOP + 3)), gain])
@@ -294,6 +334,12 @@ def _choices(rows: list[Row], splits: int) -> Table:
 
 def _tests(rows: list[Row]) -> Table:
     pairs = [
+        ("multinomial (evidence)", "Dirichlet (evidence)"),
+        ("multinomial (leave-one-out)", "Dirichlet (leave-one-out)"),
+        ("multinomial (cross-validated)", "Dirichlet (cross-validated)"),
+        ("multinomial (evidence)", "GPC (evidence)"),
+        ("multinomial (leave-one-out)", "GPC (leave-one-out)"),
+        ("multinomial (cross-validated)", "GPC (cross-validated)"),
         ("Dirichlet (evidence)", "GPC (evidence)"),
         ("Dirichlet (cross-validated)", "GPC (evidence)"),
         ("Dirichlet (cross-validated)", "GPC (cross-validated)"),
@@ -313,13 +359,13 @@ def draw(rows: list[Row], d: int, path: Path) -> None:
     """The curves of figure 3, with standard errors over the splits."""
     plt = require("matplotlib.pyplot")
     figure, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
-    styles = ("C0o-", "C0o--", "C1s-", "C1s--", "C2^-")
+    styles = ("C0o-", "C0o:", "C0o--", "C3D-", "C3D:", "C3D--", "C1s-", "C1s:", "C1s--", "C2^-")
     ks = np.arange(1, d + 1)
     for name, style in zip(_names(rows, "methods"), styles):
         values = np.array([_f(rows, "methods", name, k) for k in range(1, d + 1)])
         count = values.shape[1]
         error = values.std(axis=1, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(d)
-        fill = None if "-" in style and "--" not in style else "white"
+        fill = None if style.endswith("-") and not style.endswith("--") else "white"
         ax.errorbar(ks, values.mean(axis=1), error, fmt=style, ms=5, mfc=fill, lw=1.3, capsize=2, label=name)
     ax.set(xlabel="words per image, k", ylabel="average per-word F-score", ylim=(0, None))
     ax.set_xticks(ks)

@@ -31,6 +31,7 @@ from ggpm.data.door import Target
 from ggpm.data.files import replacing
 from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor
 from ggpm.families.base import Family
+from ggpm.families.censored import Censored
 from ggpm.families.curvature import Blocks, Diagonal, Kronecker, RankOne
 from ggpm.families.partial import KNOWN, Partial
 from ggpm.families.weighted import Weighted
@@ -119,7 +120,7 @@ def _serialise(model: Any) -> bytes:
         form, arrays = "exact", _exact_arrays(posterior, field)
     likelihood = fit.evidence.family
     row_shape = list(likelihood.row_shape) if isinstance(likelihood, Weighted) and form != "sparse" else None
-    partial = likelihood.base if isinstance(likelihood, Weighted) else likelihood
+    inner = likelihood.base if isinstance(likelihood, Weighted) else likelihood
     plain = fit.columns.plain and fit.offset is None and likelihood is fit.family and near is None
     document = {
         "sha256": ZERO_DIGEST,  # first, so that the first occurrence in the file is this one
@@ -130,7 +131,8 @@ def _serialise(model: Any) -> bytes:
         "params": {name: pack(value, name) for name, value in model.get_params(deep=False).items()},
         "family": pack(fit.family, "family_"),
         "weighted": row_shape,  # shape of a row of y without the weight behind it
-        "partial": form != "sparse" and isinstance(partial, Partial),  # whether parts of y may be missing
+        "partial": form != "sparse" and isinstance(inner, Partial),  # whether parts of y may be missing
+        "censored": form != "sparse" and isinstance(inner, Censored),  # whether y is bounds
         "kernels": [pack(kernel, "kernel_") for kernel in fit.kernels],
         "inference": pack(fit.rule, "inference"),
         "posterior": form,
@@ -266,6 +268,9 @@ def _likelihood(family: Family, document: dict[str, Any]) -> Family:
     if document.get("partial") is True:
         require(type(family) in KNOWN, "parts of this family's y cannot be missing")
         family = Partial(family)
+    if document.get("censored") is True:
+        require(hasattr(family, "log_tails"), "this family's y cannot be censored")
+        family = Censored(family)
     if shape is None:
         return family
     require(isinstance(shape, list) and all(type(s) is int and s > 0 for s in shape), "weighted must be a shape")

@@ -28,7 +28,9 @@ MAX_DEPTH = 40
 """Deepest nesting of kernels and lists."""
 
 KERNELS = text.KERNELS | {c.__name__: c for c in (sk.Sum, sk.Product, sk.Exponentiation)}
-BUILT_IN: dict[str, type] = {c.__name__: c for c in families.FAMILIES.values()}
+BUILT_IN: dict[str, type] = {
+    c.__name__: c for c in (*families.FAMILIES.values(), *families.MIXED.values(), *families.WRAPPERS.values())
+}
 # objects with settings: frozen dataclasses whose fields are plain values
 SETTINGS: dict[str, Any] = {
     c.__name__: c for c in (*inference.INFERENCES.values(), Inducing, Neighbours, priors.HalfT, priors.LogNormal)

@@ -1,4 +1,4 @@
-"""Effects of single columns, and maps over two of them: any quantity of the predictive distribution."""
+"""Effects of single terms and columns, and maps over two of them: any quantity of the predictive distribution."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm.data.text import did_you_mean
+from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.plotting._common import (
     axes_for,
     feature_index,
@@ -19,25 +21,35 @@ from ggpm.plotting._common import (
     target_name,
 )
 from ggpm.plotting.style import BAND, COLOURS, MEAN, POINTS
+from ggpm.prediction.terms import term_columns
 
 Array = NDArray[np.float64]
 
 
 def plot_effects(
-    model: Any, features: list[int | str] | None = None, *, level: float = 0.9, n: int = 100, axes: Any = None
+    model: Any,
+    features: list[int | str] | None = None,
+    *,
+    terms: list[str] | None = None,
+    level: float = 0.9,
+    n: int = 100,
+    axes: Any = None,
 ) -> Any:
-    """The mean of y as one column varies, a panel for each, with credible bands of that mean.
+    """The mean of y as one term of the kernel varies along one of its columns, with credible bands of that mean.
 
-    Angles are drawn around their circle without jumps, compositions and classes by parts that add up to one. All other
-    columns are held at their means, categories at the label that occurs most often: the title says where.
+    There is a panel for every column of every term, so that a trend and a cycle of one column are two. All other terms
+    stay where the title says, and so do the term's other columns: at their means, categories at the label that occurs
+    most often. Angles are drawn around their circle without jumps, compositions and classes by parts that add up to
+    one. With neighbours, panels are of columns: all terms move together.
 
     Parameters
     ----------
     model : fitted estimator
     features : columns to draw; None: all
+    terms : names of terms to draw, as in ``model.terms``; None: all
     level : probability of the bands
     n : points on each axis
-    axes : as many matplotlib axes as columns, or None
+    axes : as many matplotlib axes as panels, or None
 
     Returns
     -------
@@ -53,26 +65,49 @@ def plot_effects(
     """
     columns, inputs = model.fit_.columns, inputs_of(model)
     chosen = [feature_index(model, f) for f in (range(columns.count) if features is None else features)]
+    panels, several = _panels(model, chosen, terms)
     if axes is None:
-        first = axes_for(None, ncols=len(chosen), figsize=(3.6 * len(chosen), 3.4), squeeze=False)
+        first = axes_for(None, ncols=len(panels), figsize=(3.6 * len(panels), 3.4), squeeze=False)
         axes = first.ravel()
     centre = columns.centre(inputs)
-    for ax, j in zip(axes, chosen):
+    for ax, (term, j) in zip(axes, panels):
         labels = _labels(columns, j, inputs)
         grid = (
             np.linspace(inputs[:, j].min(), inputs[:, j].max(), n) if labels is None else np.arange(float(len(labels)))
         )
         X = np.repeat(centre[None], len(grid), axis=0)
         X[:, j] = grid if labels is None else [code for code, _ in labels]
-        predictive = predictive_of(model, named_rows(model, X))
+        if several and term is not None:
+            predictive = model.predict_effect(term, X, centre)
+        else:
+            predictive = predictive_of(model, named_rows(model, X))
         _draw(ax, model, grid, predictive.mean(), predictive.mean_interval(level), labels is not None)
         ax.set(xlabel=feature_name(model, j), ylabel=target_name(model, "mean of y"))
-        ax.set_title(_held(model, centre, j), fontsize="x-small")
+        told = [_held(model, centre, j), f"term {term}" if several and term is not None else ""]
+        ax.set_title("\n".join(filter(None, told)), fontsize="x-small")
         if labels is not None:
             ax.set_xticks(grid, [str(label) for _, label in labels])
         if columns.kinds[j] == "time":
             ax.set_xlabel(f"{feature_name(model, j)} (hours since 1970)")
     return axes
+
+
+def _panels(model: Any, chosen: list[int], terms: list[str] | None) -> tuple[list[tuple[str | None, int]], bool]:
+    """Terms and columns to draw, by columns; and whether there are several terms that vary."""
+    if isinstance(model.posterior_, NeighboursPosterior):
+        return [(None, j) for j in chosen], False
+    looks = term_columns(model.posterior_)
+    for name in terms or ():
+        if name not in looks:
+            raise ValueError(
+                f"there is no term {name!r} that varies.{did_you_mean(name, looks)} There are {', '.join(looks)}."
+            )
+    panels: list[tuple[str | None, int]] = [
+        (name, j) for j in chosen for name, mask in looks.items() if mask[j] and (terms is None or name in terms)
+    ]
+    if not panels:
+        raise ValueError("no term of the kernel looks at these columns.")
+    return panels, len(looks) > 1
 
 
 def _labels(columns: Any, j: int, inputs: Array) -> list[tuple[float, Any]] | None:

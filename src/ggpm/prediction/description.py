@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from ggpm.data import frames
+from ggpm.fields.dense import DensePosterior
+from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.learning.fit import Fit, RowsNotStored
 from ggpm.learning.information import known
 from ggpm.learning.priors import names_of
+from ggpm.prediction.terms import term_shares
 
 __all__ = ["Description", "describe", "hyperparameter_names"]
 
@@ -47,7 +50,7 @@ class Description:
     facts: Mapping[str, str]
     """What the model is and how the fit went, line by line."""
     tables: Mapping[str, Any]
-    """Tables by title, pandas frames: "hyperparameters" first."""
+    """Tables by title, pandas frames: "hyperparameters" first, then "terms", shares of what varies of the latent."""
     level: float
 
     def to_frame(self, table: str = "hyperparameters") -> Any:
@@ -128,7 +131,18 @@ def describe(model: Any, level: float = 0.9) -> Description:
         facts["intervals"] = reason
     for number, note in enumerate(fit.notes, 1):
         facts[f"note {number}"] = str(note)
-    return Description(facts, {"hyperparameters": told}, level)
+    return Description(facts, {"hyperparameters": told, **_terms(fit)}, level)
+
+
+def _terms(fit: Fit) -> dict[str, Any]:
+    """Table of the terms' shares in what varies of the latent over the rows that the posterior knows."""
+    if not isinstance(fit.posterior, DensePosterior | InducingPosterior):
+        return {}
+    shares = term_shares(fit.posterior, fit.posterior.inputs)
+    frame = frames.require("pandas").DataFrame(shares).T
+    frame.columns = ["share"] if len(frame.columns) == 1 else [f"share of latent {j}" for j in frame.columns]
+    frame.index.name = "term"
+    return {"terms": frame}
 
 
 def _hyperparameters(model: Any, level: float) -> tuple[Any, str]:

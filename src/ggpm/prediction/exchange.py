@@ -124,7 +124,13 @@ def _drawn(model: Any, X: Any, y: Any, offset: Any, size: int, rng: np.random.Ge
 
 
 def to_arviz(model: Any, X: Any, y: Any, offset: Any, draws: int, chains: int, random_state: Any) -> Any:
-    """What `GGPRegressor.to_arviz` gives."""
+    """What the method of estimators gives, which says more of it.
+
+    >>> from ggpm import GGPRegressor
+    >>> model = GGPRegressor("poisson", optimizer=None).fit(np.arange(5.0)[:, None], np.arange(5))
+    >>> to_arviz(model, None, None, None, 10, 2, 0).observed_data["y"].values
+    array([0., 1., 2., 3., 4.])
+    """
     check_whole(draws, "draws", 1)
     check_whole(chains, "chains", 1)
     rng = np.random.default_rng(random_state)

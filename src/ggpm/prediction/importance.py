@@ -8,26 +8,34 @@ import numpy as np
 
 from ggpm.data import frames
 from ggpm.data.checks import as_numbers, as_weight, check_whole
+from ggpm.fields.inducing.field import InducingField
+from ggpm.fields.inducing.points import Inducing
+from ggpm.kernels import used_columns, without_column
+from ggpm.learning.fit import Fit, RowsNotStored, Search, SearchOutcome, learn, learn_in_samples
+from ggpm.learning.objective import Evidence
 
 __all__ = ["importance", "partial_dependence"]
 
 
 def importance(
-    model: Any, X: Any, y: Any, *, offset: Any = None, sample_weight: Any = None, repeats: int = 5,
-    random_state: int = 0,
+    model: Any, X: Any, y: Any, *, offset: Any = None, sample_weight: Any = None, how: str = "leave out",
+    repeats: int = 5, random_state: int = 0,
 ) -> Any:  # fmt: skip
     """Columns ranked by what leaving them out costs: the loss of mean log predictive density, in nats per row.
 
-    A column is left out by giving its values to other rows at random, so that it says nothing of y while the model
-    stays as it is. On rows that were not fitted a column of no use costs about nothing, or a little less.
+    On rows that were not fitted a column of no use costs about nothing, or less.
 
     Parameters
     ----------
     model : fitted estimator of ggpm
     X, y : rows, best ones that were not fitted
     offset, sample_weight : as in `score`
-    repeats : how many times values are shuffled
-    random_state : seed of the shuffling
+    how : "leave out", "refit" or "shuffle"
+        "leave out": the kernel no longer looks at the column, and the posterior is found again from the training rows
+        with all other hyperparameters as they are; what other columns know of y in its place is used. "refit": these
+        are learned again too, which costs a fit for each column. "shuffle": the model stays as it is, and values of the
+        column are given to other rows at random: what it costs to be told wrong values, which is more.
+    repeats, random_state : for "shuffle", how many times, and the seed
 
     Returns
     -------
@@ -43,23 +51,53 @@ def importance(
     'x1'
     """
     check_whole(repeats, "repeats", 1)
+    if how not in ("leave out", "refit", "shuffle"):
+        raise ValueError(f"how must be 'leave out', 'refit' or 'shuffle'; got {how!r}.")
+    if how != "shuffle" and isinstance(model.fit_.evidence.field, RowsNotStored):
+        raise ValueError(
+            "the training rows, from which a posterior without a column is found, are not in the file of a sparse "
+            "model: take how='shuffle'."
+        )
     columns = model.fit_.columns
     before = model.log_predictive_density(X, y, offset=offset)
     weight = as_weight(sample_weight, len(before))
     encoded, rng = columns.encode(X), np.random.default_rng(random_state)
     rows = []
     for j in range(columns.count):
-        lost = np.zeros(len(before))
-        for _ in range(repeats):
-            shuffled = encoded.copy()
-            shuffled[:, j] = rng.permutation(shuffled[:, j])
-            lost += (before - model.log_predictive_density(columns.decode(shuffled), y, offset=offset)) / repeats
+        if how == "shuffle":
+            lost = np.zeros(len(before))
+            for _ in range(repeats):
+                shuffled = encoded.copy()
+                shuffled[:, j] = rng.permutation(shuffled[:, j])
+                after = model.log_predictive_density(columns.decode(shuffled), y, offset=offset)
+                lost += (before - after) / repeats
+        elif not used_columns(model.fit_.kernels, columns.count)[j]:
+            lost = np.zeros(len(before))
+        else:
+            other = model.from_fit(model.get_params(deep=False), _without(model.fit_, j, how == "refit"))
+            lost = before - other.log_predictive_density(X, y, offset=offset)
         cost = float(np.average(lost, weights=weight))
         error = float(np.sqrt(np.average((lost - cost) ** 2, weights=weight) / len(lost)))
         rows.append((f"x{j}" if columns.names is None else columns.names[j], cost, error))
     pandas = frames.require("pandas")
     table = pandas.DataFrame(rows, columns=["column", "cost", "standard_error"]).set_index("column")
     return table.sort_values("cost", ascending=False)
+
+
+def _without(fit: Fit, j: int, learned: bool) -> Fit:
+    """The same model whose kernels do not look at column j."""
+    evidence = fit.evidence
+    kernels = [without_column(kernel, fit.columns.count, j) for kernel in fit.kernels]
+    other = Evidence(evidence.family, kernels, evidence.field, evidence.rule, evidence.objective)
+    outcome = SearchOutcome(other)
+    if learned and other.theta.size:
+        how = Search("fmin_l_bfgs_b", 0, np.random.default_rng(0), lambda what: None)
+        field = evidence.field
+        if isinstance(field, InducingField):
+            outcome = learn_in_samples(other, Inducing(len(field.Z)), np.arange(field.n_rows), how)
+        else:
+            outcome = learn(other, how)
+    return outcome.fit(fit.columns, fit.target, fit.offset)
 
 
 def partial_dependence(

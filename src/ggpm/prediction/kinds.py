@@ -37,6 +37,15 @@ INTERVAL_DRAWS = 4096  # draws behind intervals of entries of matrices, of count
 SCORE_DRAWS = 500  # draws behind scores and depths without a closed form, fixed seed: 2 % standard error of a depth
 
 
+def at_atoms(p: Predictive, encoded: Array) -> Array:
+    """P(Y = y), (m,), of numbers that have a probability of their own; zero elsewhere."""
+    out, there = np.zeros(len(p)), np.isin(encoded, p.family.support.atoms)
+    if there.any():
+        y, some = encoded[there], p.rows(there)
+        out[there] = some._expect(lambda eta, rows: np.exp(some.family.log_prob(eta, y[rows])))
+    return out
+
+
 class Ordered:
     """Numbers in an order, entry by entry for vectors, compositions and matrices.
 
@@ -79,9 +88,12 @@ class Ordered:
 
     def pit(self, p: Predictive, y: Any, random_state: Any) -> Array:
         """Probability integral transform, randomised for whole numbers."""
+        encoded = p._encode(y)
+        if p.family.support.atoms:
+            upto = p.cdf(y)
+            return upto - np.random.default_rng(random_state).uniform(size=upto.shape) * at_atoms(p, encoded)
         if not p.family.support.integer:
             return p.cdf(y)
-        encoded = p._encode(y)
         before, upto = self.steps(p, encoded)
         return before + np.random.default_rng(random_state).uniform(size=upto.shape) * (upto - before)
 
@@ -99,7 +111,21 @@ class Ordered:
         self.cdf_given_latent(p)
         if p.family.has("part_log_prob"):
             return p.family.decode(self._from_parts(p, lambda table, rows: table.quantile(q)))
+        if p.family.support.atoms:
+            return self._past_atoms(p, q)
         return p.family.decode(self._line(p).quantile(q))
+
+    def _past_atoms(self, p: Predictive, q: float) -> Array:
+        """Quantiles of numbers some of which have a probability of their own, across which the cdf jumps."""
+        out = np.full(len(p), np.nan)
+        for atom in p.family.support.atoms:
+            at = np.full(len(p), atom)
+            upto = p.cdf(at)
+            out[(upto - at_atoms(p, at) < q) & (q <= upto)] = atom
+        rest = np.isnan(out)
+        if rest.any():
+            out[rest] = self._line(p.rows(rest)).quantile(q)
+        return out
 
     @staticmethod
     def _line(p: Predictive) -> Line:

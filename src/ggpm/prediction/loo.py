@@ -79,7 +79,11 @@ class Pointwise:
 
 
 class Difference(Pointwise):
-    """What one model gains over another, row by row: with rows in common its error is smaller than either's."""
+    """What one model gains over another, row by row: with rows in common its error is smaller than either's.
+
+    >>> Difference(np.array([0.5, 0.0, 1.0]))
+    Difference(total=1.5 ± 0.87, n=3)
+    """
 
 
 @dataclass(frozen=True, repr=False)

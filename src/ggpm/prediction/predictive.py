@@ -15,7 +15,7 @@ from ggpm.families.base import Family
 from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, cholesky_root, expectation, latent_root
 from ggpm.prediction.kinds import Ordered, kind_of
 from ggpm.prediction.nodes import gather, latent_nodes
-from ggpm.prediction.questions import mean_interval, probability
+from ggpm.prediction.questions import Parameter, mean_interval, probability
 from ggpm.prediction.regions import HighestDensityRegion, highest_density
 from ggpm.sites.densities import log_expected_prob
 
@@ -315,6 +315,21 @@ class Predictive:
         """
         check_level(level, "level")
         return self._in_blocks(lambda p: mean_interval(p, level))
+
+    def parameter(self, name: str) -> Parameter:
+        """One parameter of the family, with ``mean()``, ``median()`` and ``interval(level)``: "scale", "zero", ...
+
+        >>> from ggpm.families import GaussianMeanScale
+        >>> family = GaussianMeanScale().resolve(np.zeros(2))
+        >>> Predictive(family, np.zeros((1, 2)), np.eye(2)[None]).parameter("scale").interval(0.9).round(2)
+        array([[0.19, 5.18]])
+        """
+        known = self.family.parameters
+        if name not in known:
+            raise ValueError(
+                f"{type(self.family).__name__} has no parameter {name!r} of the inputs; try one of {known}."
+            )
+        return Parameter(self, name)
 
     def probability(self, low: Any, high: Any) -> Array:
         """P(low <= y <= high), or of the arc from low forwards to high; bounds are numbers or one per row.

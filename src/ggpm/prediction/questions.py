@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from ggpm.data.checks import check_level
 from ggpm.data.rows import batches
 from ggpm.families.special.adaptive import place
-from ggpm.prediction.kinds import Angles
+from ggpm.prediction.kinds import Angles, at_atoms
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
@@ -18,6 +20,40 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 POINTS = 4096  # values of the latent whose means are ranked: 0.3 % of a level of 0.9 with Sobol points, less for D = 1
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of the family as a function of the inputs: what is known of it at the rows of a prediction."""
+
+    predictive: Predictive
+    name: str
+
+    def _value(self, eta: Array) -> Array:
+        return self.predictive.family.parameter(self.name, eta)
+
+    def mean(self) -> Array:
+        """Posterior mean, (m,)."""
+        return self.predictive._expect(lambda eta, rows: self._value(eta))
+
+    def median(self) -> Array:
+        """Posterior median, (m,)."""
+        return self._quantiles((0.5,))[..., 0]
+
+    def interval(self, level: float = 0.9) -> Array:
+        """Central credible interval, (m, 2)."""
+        check_level(level, "level")
+        return self._quantiles(((1 - level) / 2, (1 + level) / 2))
+
+    mean_interval = interval
+
+    def _quantiles(self, levels: tuple[float, ...]) -> Array:
+        p, parts = self.predictive, []
+        points = _latent_points(p.latent_mean.shape[1])
+        for rows in batches(len(p), points.size):
+            value = self._value(place(p.latent_mean[rows], p.cholesky()[rows], points))
+            parts.append(np.moveaxis(np.quantile(value, levels, axis=0, method="hazen"), 0, -1))
+        return np.concatenate(parts)
 
 
 def mean_interval(p: Predictive, level: float) -> Array:
@@ -64,7 +100,8 @@ def probability(p: Predictive, low: Any, high: Any) -> Array:
     if np.any(low > high):
         raise ValueError("low must not lie above high.")
     below = np.ceil(low) - 1.0 if p.family.support.integer else low
-    return _cdf(p, np.floor(high) if p.family.support.integer else high) - _cdf(p, below)
+    upto = _cdf(p, np.floor(high) if p.family.support.integer else high)
+    return upto - _cdf(p, below) + at_atoms(p, np.broadcast_to(low, (len(p),)))
 
 
 def _cdf(p: Predictive, bound: Array) -> Array:
@@ -72,7 +109,8 @@ def _cdf(p: Predictive, bound: Array) -> Array:
     bound = np.broadcast_to(bound, (len(p),))
     support: Any = p.family.support
     out = np.where(bound >= support.high, 1.0, 0.0)
-    inside = (bound < support.high) & ((bound >= support.low) if support.integer else (bound > support.low))
+    closed = support.integer or support.low in support.atoms
+    inside = (bound < support.high) & ((bound >= support.low) if closed else (bound > support.low))
     if inside.any():
         some = p.rows(inside)
         out[inside] = np.reshape(some.cdf(bound[inside]), inside.sum())

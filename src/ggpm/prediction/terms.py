@@ -10,6 +10,9 @@ with the z and W of the whole, so that the means add up. Draws over many rows fo
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -22,10 +25,10 @@ from ggpm.fields.dense import DensePosterior, KernelMatrices
 from ggpm.fields.dense.matrices import kernel_of
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
-from ggpm.kernels import Category, On, Scaled, evaluate, summands
+from ggpm.kernels import Category, On, Scaled, evaluate, summands, used_columns
 from ggpm.kernels.linalg import solve_lower
 
-__all__ = ["joint_covariance", "joint_draws", "root_of", "term_names", "terms"]
+__all__ = ["joint_covariance", "joint_draws", "root_of", "term_columns", "term_names", "term_shares", "terms", "varied"]
 
 Array = NDArray[np.float64]
 
@@ -98,6 +101,75 @@ def _neighbours_term(p: NeighboursPosterior, parts: list[sk.Kernel], X: Array) -
                 right[:, j] = column
                 var[rows.start + i, j] += column @ precision.solve(right)[:, j]
     return mean, var
+
+
+def varied(posterior: Any, name: str) -> Any:
+    """The posterior for rows of twice as many columns: this term sees the first half, all others the second.
+
+    So one term can move while the others stay where they are, with the covariances between them.
+    """
+    if not isinstance(posterior, DensePosterior | InducingPosterior):
+        raise ValueError(f"single terms are moved in dense and inducing posteriors; got {type(posterior).__name__}.")
+    count = posterior.inputs.shape[1]
+    first, second = list(range(count)), list(range(count, 2 * count))
+    kernels = [
+        reduce(add, [On(part, first if told == name else second) for told, part in zip(term_names(k), summands(k))])
+        for k in posterior.kernels
+    ]
+    twice = np.hstack([posterior.inputs, posterior.inputs])
+    if isinstance(posterior, InducingPosterior):
+        return replace(posterior, kernels=kernels, Z=twice)
+    return DensePosterior(kernels, twice, posterior.z, posterior.U, posterior.solution)
+
+
+def term_columns(posterior: Any) -> dict[str, NDArray[np.bool_]]:
+    """Terms that vary over rows, with masks of the columns that they look at."""
+    count = posterior.inputs.shape[1]
+    found: dict[str, NDArray[np.bool_]] = {}
+    for kernel in posterior.kernels:
+        for name, part in zip(term_names(kernel), summands(kernel)):
+            found[name] = found.get(name, np.zeros(count, dtype=bool)) | used_columns([part], count)
+    return {name: mask for name, mask in found.items() if mask.any()}
+
+
+def term_means(posterior: Any, X: Array) -> dict[str, Array]:
+    """Means of the terms alone, (m, D) each: they cost no solve for every row."""
+    many = len(posterior.kernels)
+    if isinstance(posterior, InducingPosterior):
+        known, L = posterior.Z, posterior.L
+        z = np.stack(
+            [solve_lower(L[kernel_of(j, many)], v, transposed=True) for j, v in enumerate(posterior.v)], axis=1
+        )
+    elif isinstance(posterior, NeighboursPosterior):
+        known, priors = posterior.X, posterior.precision.priors
+        columns = enumerate(posterior.f.T)
+        z = np.stack([priors[kernel_of(j, len(priors))].dot(f) for j, f in columns], axis=1)
+    else:
+        known, z = posterior.X, posterior.z
+    D = z.shape[1]
+    found: dict[str, Array] = {}
+    for j in range(D):
+        kernel = posterior.kernels[kernel_of(j, many)]
+        for name, part in zip(term_names(kernel), summands(kernel)):
+            mean = found.setdefault(name, np.zeros((len(X), D)))
+            for rows in batches(len(X), len(known)):
+                mean[rows, j] = evaluate(part, known, X[rows]).K.T @ z[:, j]
+    return found
+
+
+def term_shares(posterior: Any, X: Array) -> dict[str, Array]:
+    """Share of each term in the variance of the latent's mean over the rows, (D,) each, of the sum of their own.
+
+    >>> from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(4.0)[:, None]
+    >>> model = GGPRegressor("poisson", RBF() + ConstantKernel(), optimizer=None).fit(X, np.arange(4))
+    >>> term_shares(model.posterior_, X)
+    {'RBF': array([1.]), 'constant': array([0.])}
+    """
+    found = {name: mean.var(axis=0) for name, mean in term_means(posterior, X).items()}
+    total = np.sum(list(found.values()), axis=0)
+    return {name: var / np.where(total > 0, total, 1.0) for name, var in found.items()}
 
 
 def term_names(kernel: sk.Kernel) -> list[str]:

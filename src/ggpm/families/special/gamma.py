@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma
+from scipy.special import digamma, gammainc, gammaincc
 
 from ggpm.families.special.log_gamma import LogGamma1p
+from ggpm.families.special.stable import HALF_LOG_2PI, linear_minus_log, stirling_error
 
 Array = NDArray[np.float64]
 
 _NODES, _WEIGHTS = (0.5 * v for v in np.polynomial.legendre.leggauss(10))
 _NODES = _NODES + 0.5  # on [0, 1]
+# Below exp(-400) series stand for SciPy's functions, which end at exp(-745); so many terms serve there.
+UNDERFLOW, TAIL_TERMS = -400.0, 100
 
 
 def trigamma(x: Array) -> Array:
@@ -99,3 +102,62 @@ def information_gap(alpha: Array) -> Array:
     inner = step - g(others, linear[:, None], scale[:, None]).sum(axis=-1)
     head = (S + trigamma_excess(S)) / np.where(linear, S, 1.0) ** 2  # psi1(S), times S^2 below 1
     return (head * inner).reshape(shape)
+
+
+def log_gamma_tails(k: Array | float, x: Array) -> tuple[Array, Array]:
+    """Logarithms of the regularised incomplete gamma functions P(k, x) and Q(k, x), also where these underflow.
+
+    >>> P, Q = log_gamma_tails(1.0, np.array([1e-200, 2000.0]))
+    >>> P.round(6), Q.round(6)
+    (array([-460.517019,    0.      ]), array([   -0., -2000.]))
+    """
+    k, x = np.broadcast_arrays(np.asarray(k, dtype=float), np.asarray(x, dtype=float))
+    with np.errstate(divide="ignore"):
+        log_P, log_Q = np.log(gammainc(k, x)), np.log(gammaincc(k, x))
+    log_P = np.where(log_Q < -1.0, np.log1p(-np.exp(np.minimum(log_Q, -1.0))), log_P)
+    log_Q = np.where(log_P < -1.0, np.log1p(-np.exp(np.minimum(log_P, -1.0))), log_Q)
+    few, many = log_P < UNDERFLOW, log_Q < UNDERFLOW
+    if few.any():
+        # x^k e^-x / Gamma(k + 1) (1 + x/(k + 1) + x²/((k + 1)(k + 2)) + ...), DLMF 8.7.1
+        s, t = k[few], x[few]
+        term = total = np.ones_like(t)
+        for n in range(1, TAIL_TERMS):
+            term = term * t / (s + n)
+            total = total + term
+        log_P = log_P.copy()
+        log_P[few] = _log_peak(s, t) - np.log(s) + np.log(total)
+    if many.any():
+        s, t = k[many], x[many]
+        log_Q = log_Q.copy()
+        log_Q[many] = _log_peak(s, t) - np.log(t + 1.0 - s - _fraction(s, t))
+    return log_P, log_Q
+
+
+def gamma_hazard(k: Array | float, x: Array) -> tuple[Array, Array]:
+    """``r = x^k e^-x / Gamma(k, x)`` and ``r - (x - k)``, which in the tail is 1 + (k - 1)/x and keeps its digits.
+
+    >>> gamma_hazard(1.0, np.array([1e12]))
+    (array([1.e+12]), array([1.]))
+    """
+    k, x = np.broadcast_arrays(np.asarray(k, dtype=float), np.asarray(x, dtype=float))
+    r = np.exp(_log_peak(k, x) - log_gamma_tails(k, x)[1])
+    over = r - (x - k)
+    tail = x > 30.0 + 3.0 * k  # TAIL_TERMS of the fraction are enough for all digits there
+    if tail.any():
+        s, t = k[tail], x[tail]
+        over[tail] = 1.0 - _fraction(s, t)
+        r[tail] = t - s + over[tail]
+    return r, over
+
+
+def _fraction(k: Array, x: Array) -> Array:
+    """x + 1 - k less x^k e^-x / Gamma(k, x), a continued fraction (DLMF 8.9.2)."""
+    fraction = np.zeros_like(x)
+    for n in range(TAIL_TERMS, 0, -1):
+        fraction = n * (n - k) / (x + 2.0 * n + 1.0 - k - fraction)
+    return fraction
+
+
+def _log_peak(k: Array, x: Array) -> Array:
+    """log of x^k e^-x / Gamma(k), by Stirling's formula: no large terms that cancel."""
+    return 0.5 * np.log(k) - HALF_LOG_2PI - stirling_error(k) - k * linear_minus_log(x, k, x - k)

@@ -1,0 +1,289 @@
+"""Families with many zeros, with exact zeros and ones, and rows of which only bounds are known."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+
+from cases import dense_evidence
+from ggpm import GGPRegressor, Laplace, Predictive, Variational, families, load, save
+from ggpm.families import (
+    Beta,
+    Censored,
+    Gamma,
+    Hurdle,
+    LogNormal,
+    NegativeBinomial,
+    Poisson,
+    Weibull,
+    ZeroInflated,
+    ZeroOneInflatedBeta,
+    right_censored,
+)  # fmt: skip
+from ggpm.families.curvature import Diagonal
+from ggpm.families.special.gamma import log_gamma_tails
+from ggpm.kernels import resolve_kernel
+from ggpm.testing import check_family
+
+WITH_ZEROS = [
+    Hurdle(Poisson()), Hurdle(NegativeBinomial(0.7)), Hurdle(Gamma(0.4)), Hurdle(LogNormal(0.3)),
+    Hurdle(Poisson(link="softplus")), ZeroInflated(Poisson()), ZeroInflated(NegativeBinomial(0.7)),
+    ZeroInflated(Beta(5.0)), ZeroOneInflatedBeta(4.0),
+]  # fmt: skip
+LIFETIMES = [Weibull(1.7), LogNormal(0.4), Gamma(0.3), Gamma(0.3, link="softplus")]
+BOUNDS = np.array([[1.0, 1.0], [0.5, np.inf], [0.0, 2.0], [0.7, 1.9], [20.0, np.inf], [0.0, 0.01], [5.0, 6.0]])
+
+
+def name_of(family):
+    return repr(family)
+
+
+@pytest.mark.parametrize("family", [*WITH_ZEROS, *map(Censored, LIFETIMES)], ids=name_of)
+def test_a_family_keeps_its_promises(family):
+    report = check_family(family)
+    assert set(report.skipped) <= {"moments"}  # of a number of which bounds are given
+
+
+# ---- densities -----------------------------------------------------------------------------------------------------
+EXTREMES = (-30.0, -2.0, 0.3, 5.0, 30.0)
+
+
+@pytest.mark.parametrize("outer", [Hurdle, ZeroInflated])
+@pytest.mark.parametrize("phi", [None, 1e-6, 0.5, 1e6])
+def test_counts_with_zeros_keep_their_digits(outer, phi):
+    """Latents of ±30 and dispersions from 1e-6 to 1e6, against the textbook with 60 digits."""
+    family = outer(Poisson() if phi is None else NegativeBinomial(phi))
+    y = np.array([0.0, 1.0, 7.0])
+    for a in EXTREMES:
+        for b in (-30.0, 0.4, 30.0):
+            eta = np.tile([a, b], (3, 1))
+            with mp.workdps(60):
+                mu, p = mp.exp(mp.mpf(a)), 1 / (1 + mp.exp(-mp.mpf(b)))
+
+                def log_f(k, mu=mu):
+                    if phi is None:
+                        return k * mp.log(mu) - mu - mp.loggamma(k + 1)
+                    r = 1 / mp.mpf(phi)
+                    head = mp.loggamma(k + r) - mp.loggamma(r) - mp.loggamma(k + 1)
+                    return head + k * mp.log(mu / (mu + r)) - r * mp.log1p(mu / r)
+
+                zero = p if outer is Hurdle else p + (1 - p) * mp.exp(log_f(0))
+                gone = mp.log1p(-mp.exp(log_f(0))) if outer is Hurdle else 0
+                want = [float(mp.log(zero)), *(float(mp.log(1 - p) + log_f(k) - gone) for k in (1, 7))]
+            np.testing.assert_allclose(family.log_prob(eta, y), want, rtol=1e-10, atol=1e-10)
+            for value in (family.u(eta, y), family.U(eta, y).dense(), family.U(eta, y, expected=True).dense()):
+                assert np.all(np.isfinite(value))
+
+
+@pytest.mark.parametrize("phi", [0.05, 1.0, 30.0])
+def test_lifetimes_are_those_of_scipy(phi):
+    y, eta = np.array([1e-3, 0.4, 1.0, 3.0, 40.0]), np.full((5, 1), 0.3)
+    for family, law in (
+        (Weibull(phi), stats.weibull_min(phi, scale=np.exp(0.3))),
+        (LogNormal(phi), stats.lognorm(np.sqrt(phi), scale=np.exp(0.3))),
+    ):
+        np.testing.assert_allclose(family.log_prob(eta, y), law.logpdf(y), rtol=1e-10)
+        np.testing.assert_allclose(family.cdf(eta, y), law.cdf(y), rtol=1e-10)
+        np.testing.assert_allclose(family.moment(eta[:1]), law.mean(), rtol=1e-10)
+        np.testing.assert_allclose(family.spread(eta[:1]), law.var(), rtol=1e-8)
+        tails = np.stack(family.log_tails(eta[:, 0], y))
+        np.testing.assert_allclose(tails, [law.logcdf(y), law.logsf(y)], rtol=1e-9, atol=1e-12)
+
+
+def test_tails_of_the_gamma_where_they_underflow():
+    with mp.workdps(40):
+        for k in (1e-3, 0.5, 7.3, 200.0):
+            x = k * np.array([1e-30, 1e-3, 0.3, 1.0, 5.0, 100.0, 1e4])
+            P = [float(mp.log(mp.gammainc(k, 0, v, regularized=True))) for v in x]
+            Q = [float(mp.log(mp.gammainc(k, v, mp.inf, regularized=True))) for v in x]
+            np.testing.assert_allclose(log_gamma_tails(k, x), [P, Q], rtol=1e-10, atol=1e-14)
+
+
+# ---- derivatives that `check_family` does not look at: of bounds ----------------------------------------------------
+@pytest.mark.parametrize("base", LIFETIMES, ids=name_of)
+def test_derivatives_of_bounds_are_their_differences(base):
+    family, y = Censored(base), BOUNDS
+    eta, h, V = np.linspace(-1, 1, len(y))[:, None], 1e-3, Diagonal(np.ones((len(y), 1)))
+
+    def slope(f):
+        return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h)
+
+    def moved(t):
+        return family.with_log_hyper(family.log_hyper + t)
+
+    third, phi = family.U_pullback(eta, y, V)
+    pairs = [
+        (slope(lambda t: family.log_prob(eta + t, y)), family.u(eta, y)[:, 0]),
+        (slope(lambda t: family.u(eta + t, y)[:, 0]), -family.U(eta, y).gamma[:, 0]),
+        (slope(lambda t: family.U(eta + t, y).gamma[:, 0]), third[:, 0]),
+        (slope(lambda t: moved(t).log_prob(eta, y)), family.log_prob_phi(eta, y)[:, 0]),
+        (slope(lambda t: moved(t).u(eta, y)[:, 0]), family.u_phi(eta, y)[:, 0, 0]),
+        (slope(lambda t: moved(t).U(eta, y).gamma.sum()), phi[0]),
+    ]
+    for found, wanted in pairs:  # fourth-order differences of h = 1e-3, of functions of size up to 1e3
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+    if getattr(base, "link", "log") == "log":
+        assert np.all(family.U(eta, y).gamma > 0)
+
+
+@pytest.mark.parametrize("base", LIFETIMES[:3], ids=name_of)
+def test_bounds_far_out_are_finite(base):
+    family = Censored(base)
+    for a in (-30.0, 30.0):
+        eta = np.full((len(BOUNDS), 1), a)
+        for value in (family.log_prob(eta, BOUNDS), family.u(eta, BOUNDS), family.U(eta, BOUNDS).gamma):
+            assert np.all(np.isfinite(value))
+        assert np.all(family.U(eta, BOUNDS).gamma >= -1e-6 * np.abs(family.u(eta, BOUNDS)))
+
+
+# ---- evidence ------------------------------------------------------------------------------------------------------
+def rows_of(family, n=12):
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-2, 2, (n, 1))
+    if isinstance(family, Censored):
+        return X, BOUNDS[np.arange(n) % len(BOUNDS)]
+    return X, family.support.example(rng, n)
+
+
+@pytest.mark.parametrize("rule", [Laplace(tol=1e-24), Variational(tol=1e-10)], ids=["laplace", "variational"])
+@pytest.mark.parametrize("family", [*WITH_ZEROS[:3], WITH_ZEROS[6], WITH_ZEROS[8], *map(Censored, LIFETIMES[:3])],
+                         ids=name_of)  # fmt: skip
+def test_the_gradient_of_the_evidence_is_its_differences(family, rule):
+    X, y = rows_of(family)
+    family = family.resolve(y)
+    D = family.latent_dim
+    kernels = [ConstantKernel(0.8) * RBF(0.7), ConstantKernel(0.5) * Matern(1.1, nu=2.5), 0.4 * RBF(1.0)][:D]
+    evidence = dense_evidence(
+        family, resolve_kernel(kernels if D > 1 else kernels[0], D, X), X, family.encode(y), np.zeros((len(X), D)), rule
+    )
+    _, gradient, a = evidence.evaluate()
+    assert a.converged
+    h = 1e-4
+    for k, step in enumerate(h * np.eye(evidence.theta.size)):
+        above, below = (evidence.at(evidence.theta + s * step).evaluate(gradient=False)[0] for s in (1, -1))
+        assert abs(gradient[k] - (above - below) / (2 * h)) < 1e-5 * (1 + np.abs(gradient).max())
+
+
+# ---- fits ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("family", [Hurdle(Poisson()), ZeroInflated(NegativeBinomial()), Hurdle(Gamma())], ids=name_of)
+@pytest.mark.parametrize("zeros", ["none", "all"])
+@pytest.mark.filterwarnings("ignore:the search ended")
+def test_no_zeros_and_nothing_but_zeros(family, zeros):
+    X = np.linspace(0, 1, 15)[:, None]
+    y = np.zeros(15) if zeros == "all" else 1.0 + np.arange(15) % 3
+    model = GGPRegressor(clone(family), inference="laplace").fit(X, y)
+    zero = model.predict_dist(X).log_prob(np.zeros(15))
+    assert model.converged_ and np.all(np.exp(zero) > 0.7 if zeros == "all" else np.exp(zero) < 0.3)
+
+
+@pytest.mark.parametrize("base", LIFETIMES[:3], ids=name_of)
+def test_all_rows_censored(base):
+    X = np.linspace(0, 1, 12)[:, None]
+    model = GGPRegressor(Censored(base), inference="laplace", optimizer=None)
+    alive = model.fit(X, right_censored(np.full(12, 5.0), np.zeros(12))).predict_dist(X)
+    assert model.converged_ and np.all(alive.cdf(np.full(12, 5.0)) < 0.5)
+    below = model.fit(X, np.column_stack([np.zeros(12), np.full(12, 5.0)])).predict_dist(X)
+    assert np.all(below.cdf(np.full(12, 5.0)) > 0.5)
+
+
+def test_known_rows_alone_are_the_family_itself():
+    X = np.linspace(0, 1, 20)[:, None]
+    y = np.random.default_rng(0).weibull(1.5, 20)
+    plain, bounded = (GGPRegressor(f).fit(X, y) for f in (Weibull(), Censored(Weibull())))
+    assert isinstance(bounded.family_, Weibull)
+    # one has a closed form of its averages, the other nodes
+    np.testing.assert_allclose(bounded.predict(X), plain.predict(X), rtol=1e-3)
+    np.testing.assert_allclose(bounded.log_marginal_likelihood_value_, plain.log_marginal_likelihood_value_, rtol=1e-5)
+
+
+def test_censoring_is_not_taken_for_an_end():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(0, 1, (150, 1))
+    time = rng.weibull(2.0, 150) * np.exp(1 + X[:, 0])
+    limit = rng.exponential(4.0, 150)
+    y = right_censored(np.minimum(time, limit), time <= limit)
+    at = np.array([[0.2], [0.8]])
+    bounded, naive = (GGPRegressor(f, inference="laplace").fit(X, v).predict(at) for f, v in (
+        (Censored(Weibull()), y), (Weibull(), y[:, 0])))  # fmt: skip
+    truth = np.exp(1 + at[:, 0]) * stats.weibull_min(2.0).mean()
+    assert np.all(np.abs(bounded / truth - 1) < 0.2) and np.all(naive / truth < 0.8)
+
+
+@pytest.mark.parametrize("family", [Censored(Gamma()), Hurdle(Gamma()), ZeroOneInflatedBeta()], ids=name_of)
+def test_files_hold_them(family, tmp_path):
+    X, y = rows_of(family, 14)
+    model = GGPRegressor(family, inference="laplace", optimizer=None).fit(X, y, sample_weight=1.0 + np.arange(14) % 2)
+    save(model, tmp_path / "model.ggpm")
+    again = load(tmp_path / "model.ggpm")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert repr(again.fit_.evidence.family) == repr(model.fit_.evidence.family)
+    value = again.log_marginal_likelihood(again.theta_)
+    assert value == pytest.approx(model.log_marginal_likelihood(model.theta_), rel=1e-12)
+
+
+def test_names():
+    assert isinstance(families.get("zero_inflated_poisson").base, Poisson)
+    assert isinstance(families.get("censored_log_normal").base, LogNormal)
+    assert isinstance(families.get("zero_one_inflated_beta"), ZeroOneInflatedBeta)
+    with pytest.raises(ValueError, match="hurdle, zero_inflated, censored"):
+        families.get("hurdle_nothing")
+    with pytest.raises(TypeError, match="Gamma, LogNormal and Weibull"):
+        GGPRegressor(Censored(Poisson())).fit(np.zeros((2, 1)), [1, 2])
+    with pytest.raises(TypeError, match="with one latent"):
+        GGPRegressor(Hurdle(families.GaussianMeanScale())).fit(np.zeros((2, 1)), [1, 2])
+
+
+def test_bounds_that_make_no_sense_are_named():
+    for rows, words in (
+        ([[1.0, 2.0], [3.0, 2.0]], "row 1"), ([[1.0, 2.0], [0.0, np.inf]], "no bound"),
+        ([[1.0, 2.0], [-2.0, -1.0]], "no observation"), ([[1.0, np.nan]], "NaN"), ([[1.0, 2.0, 3.0]], r"\(1, 3\)"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            Censored(Gamma()).encode(rows)
+
+
+# ---- predictions ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("family", [*WITH_ZEROS[:3], WITH_ZEROS[6], WITH_ZEROS[8]], ids=name_of)
+def test_answers_are_those_of_draws(family):
+    """cdf, quantiles, pit and ranges with their jumps, within four standard errors of 20000 draws."""
+    example = family.support.example(np.random.default_rng(0), 6)
+    family = family.resolve(example)
+    D = family.latent_dim
+    mean, cov = np.array([[0.4, -0.5, 0.2][:D]] * 3), np.array([0.2 * np.eye(D) + 0.05] * 3)
+    p = Predictive(family, mean, cov)
+    draws = p.sample(20000, random_state=0)
+    error = 4 * 0.5 / np.sqrt(20000)
+    for y in (0.0, 0.4, 1.0, 3.0):
+        if y > family.support.high or (family.support.integer and y % 1):
+            continue
+        np.testing.assert_allclose(p.cdf(np.full(3, y)), np.mean(draws <= y, axis=0), atol=error)
+        np.testing.assert_allclose(p.probability(y, np.inf), np.mean(draws >= y, axis=0), atol=error)
+    np.testing.assert_allclose(p.mean(), draws.mean(axis=0), atol=4 * draws.std() / np.sqrt(20000))
+    np.testing.assert_allclose(p.var(), draws.var(axis=0), rtol=0.15)
+    for q in (0.1, 0.5, 0.8, 0.95):
+        found = p.quantile(q)
+        assert np.all(np.mean(draws <= found, axis=0) >= q - error) and np.all(
+            np.mean(draws < found, axis=0) <= q + error
+        )
+    some = Predictive(family, np.repeat(mean[:1], 800, axis=0), np.repeat(cov[:1], 800, axis=0))
+    assert stats.kstest(some.pit(draws[:800, 0]), "uniform").pvalue > 1e-3
+    zero = p.parameter("zero")
+    low, high = zero.interval(0.9).T
+    assert np.all((low < zero.mean()) & (zero.mean() < high) & (low > 0) & (high < 1))
+
+
+def test_parameters_have_bands():
+    family = families.GaussianMeanScale().resolve(np.zeros(2))
+    p = Predictive(family, np.array([[1.0, -0.5]]), np.array([[[0.3, 0.1], [0.1, 0.2]]]))
+    scale = p.parameter("scale")
+    np.testing.assert_allclose(scale.mean(), np.exp(-0.5 + 0.1), rtol=1e-8)  # log-normal
+    np.testing.assert_allclose(scale.median(), np.exp(-0.5), rtol=1e-3)
+    np.testing.assert_allclose(
+        scale.interval(0.9), [np.exp(-0.5 + np.sqrt(0.2) * stats.norm.ppf([0.05, 0.95]))], rtol=5e-3
+    )
+    np.testing.assert_allclose(p.parameter("mean").mean(), [1.0], rtol=1e-8)
+    np.testing.assert_allclose(p.parameter("mean").interval(0.5), p.mean_interval(0.5), rtol=1e-10)
+    with pytest.raises(ValueError, match="'mean', 'scale'"):
+        p.parameter("noise")
