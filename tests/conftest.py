@@ -3,6 +3,8 @@
 import pytest
 
 STALLS = "log p is not concave: with a dozen rows Newton's steps stall before the mode has all its digits"
+JITTER = "rows of precision 1e4 and more see the jitter of 1e-8 on K_uu: the difference is proportional to it"
+DIGITS = "the mode at the default tolerance, 1e-9 off, leaves differences of the evidence fewer digits than asked for"
 CENTRED = "densities at cavities use nodes about the mode, which a mixture over scales is too wide for"
 LOOSE = "the bound of a dozen rows is 0.68 nats below the evidence, where 0.5 are allowed"
 
@@ -14,18 +16,16 @@ LIMITS = (
         ("test_a_row_of_weight_two_is_the_row_twice", "gaussian_mean_scale-taylor"): UNWEIGHTED,
         ("test_a_row_of_weight_two_is_the_row_twice", "student_t-taylor"): UNWEIGHTED,
         ("test_a_row_of_weight_two_is_the_row_twice", "gaussian_mean_scale-variational"): STALLS,
-        ("test_a_new_rule_runs_with_every_family_on_both_fields", "student_t"): STALLS,
-        ("test_a_new_field_gives_what_the_structured_one_does", "student_t-Laplace"): STALLS,
-        ("test_gradient_equals_central_differences", "gaussian_mean_scale-laplace"): STALLS,
-        ("test_gradient_equals_central_differences", "student_t-laplace"): STALLS,
+        ("test_a_new_rule_runs_with_every_family_on_both_fields", "student_t"): DIGITS,
+        ("test_a_new_field_gives_what_the_structured_one_does", "student_t-Laplace"): CENTRED,
         ("test_bound_is_below_the_true_evidence", "gaussian_mean_scale-blocks-narrow-standard"): LOOSE,
         ("test_bound_is_below_the_true_evidence", "gaussian_mean_scale-blocks-narrow-fine"): LOOSE,
-        ("test_all_rows_as_inducing_points_is_the_exact_solver", "gaussian_mean_scale-shared-laplace"): STALLS,
-        ("test_all_rows_as_inducing_points_is_the_exact_solver", "gaussian_mean_scale-separate-laplace"): STALLS,
+        ("test_all_rows_as_inducing_points_is_the_exact_solver", "gaussian_mean_scale-shared-laplace"): JITTER,
+        ("test_all_rows_as_inducing_points_is_the_exact_solver", "gaussian_mean_scale-separate-laplace"): JITTER,
         (
             "test_all_rows_as_inducing_points_is_the_exact_solver",
             "von_mises_direction_concentration-shared-laplace",
-        ): STALLS,
+        ): JITTER,
         (
             "test_with_all_neighbours_everything_is_that_of_the_dense_field",
             "von_mises_direction_concentration-variational",

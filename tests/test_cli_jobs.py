@@ -325,3 +325,19 @@ def test_models_are_compared(tmp_path):
     assert "elpd" in run("compare", *models).stdout
     assert "two models" in said(run("compare", models[0], code=2))
     assert "--groups and --data" in said(run("compare", *models, "--groups", "day", code=2))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_report_on_rows_that_were_not_fitted(tmp_path):
+    pytest.importorskip("jinja2", reason="needs jinja2 (the extra ggpm[report])")
+    pytest.importorskip("matplotlib")
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": np.linspace(0, 4, 40)})
+    table["n"] = rng.poisson(np.exp(1 + np.sin(table["x"])))
+    for name, part in (("old", table[::2]), ("new", table[1::2])):
+        part.to_csv(tmp_path / f"{name}.csv", index=False)
+    run("fit", tmp_path / "old.csv", "--target", "n", "--family", "poisson", "--out", tmp_path / "m.ggpm")
+    page = tmp_path / "page.html"
+    told = json.loads(run("report", tmp_path / "m.ggpm", tmp_path / "new.csv", "--out", page, "--json").stdout)
+    assert told["rows"] == 20 and page.exists() and (tmp_path / "page.json").exists()
+    assert "ending in .html" in said(run("report", tmp_path / "m.ggpm", tmp_path / "new.csv", "--out", "p.pdf", code=1))

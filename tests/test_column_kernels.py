@@ -1,6 +1,8 @@
 """Kernels on columns: kernels of scikit-learn in every respect, with exact pullbacks, saved, and on inducing points."""
 
+import sys
 import warnings
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -139,6 +141,52 @@ def test_all_columns_cost_no_more():
     assert node(On(inner, [0, 1, 2, 3]), points).inner.points is points
     some = node(On(inner, [0, 1]), points)
     assert some.inner.points is node(On(RBF(), [0, 1]), points).inner.points  # made once for all that look at them
+
+
+def test_all_columns_are_the_same_operations():
+    """Counted by functions of the package, for a matrix, its pullback and that to the inputs, at two sizes.
+
+    What On adds are calls that hand over, as many for any number of rows: those that work on blocks are the same ones.
+    """
+    inner = 2.0 * Matern([1.0, 2.0, 1.5, 0.7], nu=2.5) + WhiteKernel(0.1)
+    added = []
+    for n in (40, 400):
+        rows = np.random.default_rng(0).normal(size=(n, 4))
+        counts = []
+        for kernel in (inner, On(inner, [0, 1, 2, 3])):
+            counts.append(_calls(lambda kernel=kernel, rows=rows: _matrix_and_gradients(kernel, rows)))
+        more = counts[1] - counts[0]
+        assert not counts[0] - counts[1]
+        assert {place.rpartition("/")[2].split(":")[0] for place in more} <= {
+            "columns.py", "wrapping.py", "pullbacks.py", "distances.py",
+        }  # fmt: skip
+        working = [place for place in more if place.endswith((":profile", ":slopes", ":squared", ":scaled", ":inner"))]
+        assert not working
+        added.append(more)
+    blocks = {place for place in added[1] if added[1][place] != added[0][place]}
+    assert all("wrapping.py" in place for place in blocks)  # once for each block of rows, to hand it over
+
+
+def _matrix_and_gradients(kernel, rows):
+    at = evaluate(kernel, rows)
+    at.pullback(at.K)
+    evaluate(kernel, rows, rows[:20].copy()).pullback_inputs(np.ones((len(rows), 20)))
+
+
+def _calls(function):
+    """Calls of functions of the package, counted by file and name."""
+    found = Counter()
+
+    def count(frame, event, argument):
+        if event == "call" and "ggpm" in frame.f_code.co_filename:
+            found[f"{frame.f_code.co_filename}:{frame.f_code.co_name}"] += 1
+
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return found
 
 
 def test_names_become_numbers_in_fit():

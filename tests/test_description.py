@@ -98,7 +98,8 @@ def test_reasons_for_which_there_are_none(tmp_path):
 
 def test_forms():
     X, y, family = simulate("gamma", n=30, seed=0)
-    told = GGPRegressor(family).fit(pd.DataFrame(X, columns=["a_b", "c"]), y).summary(level=0.8)
+    kernel = ConstantKernel(1.0) * RBF(1.0) + WhiteKernel(0.1)
+    told = GGPRegressor(family, kernel).fit(pd.DataFrame(X, columns=["a_b", "c"]), y).summary(level=0.8)
     assert told.level == 0.8 and str(told).startswith("family        Gamma\n")
     assert "| gamma: phi | " in told.to_markdown()
     latex = told.to_latex()

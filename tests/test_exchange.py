@@ -190,7 +190,8 @@ def wind():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.uniform(-1, 1, (80, 2)), columns=["front", "nothing"])
     y = np.mod(40 * X["front"].to_numpy() + 8 * rng.normal(size=80), 360.0)
-    return GGPRegressor(families.VonMises(units="degrees"), inference="laplace").fit(X, y), X, y
+    kernel = ConstantKernel(30.0) * RBF(1.0)
+    return GGPRegressor(families.VonMises(units="degrees"), kernel, inference="laplace").fit(X, y), X, y
 
 
 def test_partial_dependence_of_angles_does_not_turn_north_into_south(wind):

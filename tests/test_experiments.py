@@ -1,6 +1,7 @@
 """The paper's experiments at toy size: what they compute, that they repeat, and what they say when misused."""
 
 import csv
+import json
 import os
 import re
 import warnings
@@ -19,7 +20,7 @@ from ggpm.cli import main
 from ggpm.paper import annotation, features, label_regression, runner, simplex, triangle
 from ggpm.paper.baselines import wrap
 from ggpm.paper.command import reproduce
-from ggpm.paper.runner import Runner, Table, publish, seeds
+from ggpm.paper.runner import Report, Runner, Table, publish, seeds
 
 QUIET = Runner(jobs=1, progress=False)
 TRIANGLE = triangle.Settings(sizes=(4, 6), trials=1, n_test=20)
@@ -45,6 +46,49 @@ def test_default_number_of_processes_is_that_of_the_cores_this_process_may_use(m
     finally:
         os.sched_setaffinity(0, allowed)
     assert rows == [{"square": 1}, {"square": 4}]
+
+
+def test_finished_tasks_are_not_repeated(tmp_path):
+    """Cut off at any task, in the middle of a line: what was finished stays, and the rows are the same in the end."""
+    done, store = [], tmp_path / "finished.jsonl"
+
+    def task(number):
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(number)
+        return [{"number": number, "root": np.sqrt(number), "bad": float("nan")}]
+
+    keeping = Runner(jobs=1, progress=False, store=store)
+    with pytest.raises(KeyboardInterrupt):
+        keeping.run("roots", task, range(5))
+    store.write_text(store.read_text() + '["abc", [{"num')
+    done.append("after the break")
+    rows = keeping.run("roots", task, range(5))
+    assert done == [4, 3, 2, "after the break", 1, 0]
+    done.append("again")
+    expected = Runner(jobs=1, progress=False).run("roots", task, range(5))
+    assert [(row["number"], row["root"]) for row in rows] == [(row["number"], row["root"]) for row in expected]
+    assert all(np.isnan(row["bad"]) for row in rows) and len(store.read_text().splitlines()) == 5
+    done.clear()
+    done.append("other tasks")
+    keeping.run("cubes", task, range(2))
+    assert done == ["other tasks", 1, 0]
+
+
+def test_reproduce_goes_on_and_speaks_json(tmp_path, monkeypatch):
+    from ggpm.paper import command
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    order = ["reproduce", "labels", "--fast", "--quiet", "--jobs", "1", "--out", str(tmp_path), "--json"]
+    with monkeypatch.context() as patched:
+        patched.setattr(command, "_run", interrupted)
+        stopped = CliRunner().invoke(main, order)
+    assert stopped.exit_code == 130 and "The same command goes on" in stopped.stderr
+    monkeypatch.setattr(command, "_run", lambda *_: Report("labels", [{"a": 1.0}], [Table("t", ["a"], [["x"]])]))
+    result = CliRunner().invoke(main, order)
+    assert json.loads(result.stdout)["experiments"][0]["experiment"] == "labels" and result.exit_code == 0
 
 
 def test_published_folder_holds_rows_tables_and_figure(tmp_path, capsys):

@@ -188,8 +188,11 @@ def test_fits_are_those_of_the_direct_solver(rule):
 def test_the_solver_is_chosen_by_the_rows(monkeypatch):
     monkeypatch.setattr("ggpm.fields.neighbours.layout.DIRECT_MOST", 100)
     X = np.random.default_rng(0).uniform(size=(80, 2))
-    plane, line = (Layout(rows, [Matern(nu=1.5)], Neighbours(5)) for rows in (X, X[:, :1]))
+    plane, line = (Layout(rows, [Matern(nu=1.5)], Neighbours(5, leaf=8)) for rows in (X, X[:, :1]))
     assert not plane.iterative(1) and plane.iterative(2) and not line.iterative(2)
+    many = Layout(np.random.default_rng(0).uniform(size=(80, 20)), [Matern(nu=1.5)], Neighbours(5, leaf=8))
+    monkeypatch.setattr("ggpm.fields.neighbours.layout.DIRECT_FLOPS", 0.5 * many.tree.flops)
+    assert many.iterative(1) and not plane.iterative(1) and not line.iterative(1)
     with pytest.raises(ValueError, match="solver must be"):
         Neighbours(solver="fast")
 

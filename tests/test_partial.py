@@ -228,6 +228,20 @@ def test_other_families_and_impossible_rows_are_told():
     assert model.predict(X).sum(axis=1) == pytest.approx(100.0)
 
 
+@pytest.mark.parametrize(
+    "old, new", [(slice(0, 1), slice(1, 5)), (slice(0, 3), slice(3, 5)), (slice(3, 4), slice(0, 1))]
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_with_missing_parts_are_added(old, new, weighted):
+    X, weight = np.linspace(0, 1, 5)[:, None], np.linspace(0.5, 2.0, 5)
+    kernel, settings = 1.0 * RBF(0.5), {"inference": "laplace", "optimizer": None}
+    model = GGPRegressor("dirichlet", kernel, **settings).fit(X[old], THREE[old], weight[old] if weighted else None)
+    model.update(X[new], THREE[new], weight[new] if weighted else None)
+    rows = np.r_[old, new]
+    whole = GGPRegressor("dirichlet", kernel, **settings).fit(X[rows], THREE[rows], weight[rows] if weighted else None)
+    np.testing.assert_allclose(model.predict(X), whole.predict(X), rtol=1e-7)
+
+
 # ---- trials ----------------------------------------------------------------------------------------------------------
 def partly_counted():
     rng = np.random.default_rng(0)

@@ -115,6 +115,18 @@ def test_noise_that_varies_is_found(inference):
     assert 0.83 < np.mean((low < y) & (y < high)) < 0.97 and np.ptp(high - low) > 10
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_parameter_that_does_not_vary_is_no_news():
+    """No warning of length scales without end, nor of degrees of freedom without end where there are no outliers."""
+    rng = np.random.default_rng(3)
+    X = np.sort(rng.uniform(0, 1, 50))[:, None]
+    y = np.sin(6 * X[:, 0]) + 0.2 * rng.normal(size=50)
+    for name in ("gaussian_mean_scale", "student_t"):
+        model = GGPRegressor(name, inference="laplace").fit(X, y)
+        assert model.converged_
+    assert model.family_.phi > 100
+
+
 def test_outliers_do_not_move_a_student_t():
     rng = np.random.default_rng(0)
     X = np.linspace(0, 1, 80)[:, None]

@@ -30,6 +30,7 @@ COMMANDS = {
     "fit": "ggpm.cli.fit",
     "plot": "ggpm.cli.plot",
     "predict": "ggpm.cli.predict",
+    "report": "ggpm.cli.report",
     "reproduce": "ggpm.paper.command",
 }
 """Commands and the modules that hold them, each under its own name; a new command is a file and a line here."""

@@ -30,6 +30,7 @@ from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit
 from ggpm.estimators.judging import Judging
 from ggpm.estimators.predicting import Predicting
 from ggpm.families.base import Family
+from ggpm.families.partial import Partial, partly_missing
 from ggpm.families.weighted import Weighted
 from ggpm.fields.advice import advise
 from ggpm.fields.base import Field
@@ -241,6 +242,7 @@ class GGP(Predicting, Judging, BaseEstimator):
 
     def _chosen(self, family: Family, rows: DenseField, columns: Columns, weight: Array | None) -> Contest | None:
         """Kernels and where their search starts, chosen from rows of some weight; None where that is not asked for."""
+        check_spreads(rows.X, columns.called)
         if self.kernel is not None or self.optimizer != "fmin_l_bfgs_b":
             return None
         state = check_random_state(0 if self.random_state is None else self.random_state)
@@ -326,7 +328,6 @@ class GGP(Predicting, Judging, BaseEstimator):
 
     def _kernels(self, family: Family, X: Array, columns: Columns, weight: Array | None = None) -> list:
         """The kernels to start from; X are the rows, of some weight, that the default one takes its scale from."""
-        check_spreads(X, columns.called)
         kernels = resolve_kernel(self.kernel, family.latent_dim, X, columns, weight, family.latent_variance)
         unused = [columns.called(int(j)) for j in np.flatnonzero(~used_columns(kernels, columns.count))]
         if unused and len(unused) < columns.count:  # a kernel that looks at nothing at all is meant so
@@ -355,7 +356,8 @@ class GGP(Predicting, Judging, BaseEstimator):
 
         Variances and a family's phi go to the lower ends of their default bounds (or lower ones) in many ordinary
         fits: there is no intercept, no overdispersion, no noise to speak of. One of several length scales goes to the
-        upper end when its feature does not matter.
+        upper end when its feature does not matter, that of the default kernel of one of several parameters when the
+        parameter does not vary. Student's phi goes there when there are no outliers.
         """
         evidence, family = self.fit_.evidence, self.fit_.family
         own = signature(type(family)).parameters.get("phi_bounds")
@@ -365,6 +367,8 @@ class GGP(Predicting, Judging, BaseEstimator):
         names = priors.names_of(evidence.kernels, evidence.family)
         for name, value, (low, high) in zip(names, evidence.theta, evidence.bounds):
             useless = name.endswith("length_scale") and names.count(name) > 1 and np.exp(high) > 0.99e5
+            useless |= name.endswith("length_scale") and self.kernel is None and len(evidence.kernels) > 1
+            useless |= name == "phi" and default_phi and family.phi_has_limit
             variance = name.endswith(("constant_value", "noise_level", "phi")) and np.exp(low) < 1.01e-5
             variance |= self.kernel is None and name.endswith("constant_value")
             unneeded = variance or (name == "phi" and default_phi)
@@ -504,13 +508,9 @@ class GGP(Predicting, Judging, BaseEstimator):
         X, y, offset, weight = rows_to_fit(X, y, offset, sample_weight)
         columns = fit.columns.extended(X)
         X, _ = inputs_of(self, X, columns)
-        encoded, likelihood = fit.family.encode(self.codes(y)), fit.evidence.family
+        likelihood, old, encoded = _joined(fit.evidence.family, field.y, self.codes(y), weight)
         check_consistent_length(X, encoded)
-        if weight is not None and not isinstance(likelihood, Weighted):
-            likelihood, old = Weighted.join(fit.family, field.y, np.ones(field.n_rows))
-            field = replace(field, y=old)
-        if isinstance(likelihood, Weighted):
-            encoded = Weighted.join(fit.family, encoded, np.ones(len(X)) if weight is None else weight)[1]
+        field = replace(field, y=old)
         offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
         more = as_offset(offset, len(X), fit.family.latent_dim) + fit.family.origin
         both = [np.concatenate(pair) for pair in ((field.X, X), (field.y, encoded), (field.offset, more))]
@@ -528,6 +528,21 @@ def _name_of_offset(X: Any, offset: Any) -> str | None:
     """Name of the offset of rows that may know it themselves."""
     given = getattr(X, "offset", None) if is_streamed(X) and offset is None else offset
     return given if isinstance(given, str) else offset_name(given)
+
+
+def _joined(family: Family, old: Array, y: Any, weight: Array | None) -> tuple[Family, Array, Array]:
+    """The family of old and new rows together, with weights and missing parts where either has them, and their y."""
+    weights, inner = np.ones(len(old)), family
+    if isinstance(family, Weighted):
+        inner, (old, weights) = family.base, family.split(old)
+    if partly_missing(y).any() and not isinstance(inner, Partial):
+        inner = Partial.around(inner, y)
+        old = np.concatenate([old, np.ones_like(old)], axis=1)  # of them nothing is missing
+    encoded = inner.encode(y)
+    if not isinstance(family, Weighted) and weight is None:
+        return inner, old, encoded
+    joined, new = Weighted.join(inner, encoded, np.ones(len(encoded)) if weight is None else weight)
+    return joined, Weighted.join(inner, old, weights)[1], new
 
 
 def _print_progress(what: str, run: int, calls: int, value: float) -> None:

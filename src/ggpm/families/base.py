@@ -117,6 +117,8 @@ class Family(BaseEstimator, ABC):
     """True if `resolve` made phi_bounds from the default ones and the scale of the data."""
     phi: Any = None
     phi_bounds: Bounds = "fixed"
+    phi_has_limit: ClassVar[bool] = False
+    """True if a phi at the upper end of its default bounds is a simpler family, not an optimum that was cut off."""
     parameters: ClassVar[tuple[str, ...]] = ("mean",)
     """Names of the parameters that vary with the inputs, for `parameter`."""
 

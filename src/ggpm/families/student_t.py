@@ -50,6 +50,7 @@ class StudentT(RealLocationScale):
     parameters = ("location", "scale")
 
     _phi_ndims = (0,)
+    phi_has_limit = True
 
     def __init__(self, phi: float = 5.0, phi_bounds: Bounds = (1.0, 1e4)):
         self.phi = phi

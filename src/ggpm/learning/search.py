@@ -245,7 +245,7 @@ def _with_others_held(H: Array, free: NDArray[np.bool_]) -> Array:
     """The inverse Hessian in some of the variables, from that in all of them (a Schur complement)."""
     cross = H[np.ix_(free, ~free)]
     # by least squares: a singular guess has nothing to say about what is held
-    return H[np.ix_(free, free)] - cross @ np.linalg.lstsq(H[np.ix_(~free, ~free)], cross.T)[0]
+    return H[np.ix_(free, free)] - cross @ np.linalg.lstsq(H[np.ix_(~free, ~free)], cross.T, rcond=None)[0]
 
 
 def _bfgs(H: Array, s: Array, y: Array) -> Array:

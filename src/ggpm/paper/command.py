@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from ggpm.paper.runner import MissingExtra, Report, Runner, publish
 
+STOPPED = 130  # exit code where the user stopped it
 EXPERIMENTS = ("triangle", "simplex", "labels", "annotation")
 
 
@@ -32,9 +36,11 @@ EXPERIMENTS = ("triangle", "simplex", "labels", "annotation")
     help="annotation: which colour histogram.",
 )  # fmt: skip
 @click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on the standard output.")
 def reproduce(
-    experiment: str, fast: bool, seed: int, jobs: int | None, out: Path, data: Path | None, features: str, quiet: bool
-) -> None:
+    experiment: str, fast: bool, seed: int, jobs: int | None, out: Path, data: Path | None, features: str, quiet: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Run an experiment of the paper's section 4 and compare with what it reports.
 
     \b
@@ -43,26 +49,38 @@ def reproduce(
     annotation  words for images from colour histograms, Dirichlet (figure 3); needs --data
     labels      Taylor inference with c = 0 as one-against-all label regression (section 4.1)
     all         all of them; annotation only where --data is given
+
+    Finished tasks are kept in the folder until an experiment has come to its end: after Ctrl-C or a kill, the same
+    command goes on with those that are left.
     """
+    done = []
     runner = Runner(jobs, progress=not quiet)
     names = [experiment] if experiment != "all" else list(EXPERIMENTS)
     for name in names:
         if name == "annotation" and data is None:
             if experiment == "all":
-                click.echo("annotation: left out, it needs --data (see docs/paper.md for the format).")
+                click.echo("annotation: left out, it needs --data (see docs/paper.md for the format).", err=as_json)
                 continue
             raise click.UsageError(NEEDS_DATA)
-        start = time.perf_counter()
+        start, store = time.perf_counter(), out / name / "finished.jsonl"
         try:
             with threadpool_limits(1):  # small matrices: threads would only wait for each other
-                publish(_run(name, fast, seed, runner, data, features), out)
+                publish(_run(name, fast, seed, replace(runner, store=store), data, features), out, quiet=as_json)
+                store.unlink(missing_ok=True)
         except MissingExtra as err:
             raise click.ClickException(str(err)) from None
         except ValueError as err:
             if name != "annotation":  # there the input is the user's, and the message says what is wrong with it
                 raise
             raise click.ClickException(str(err)) from None
-        click.echo(f"{name}: {time.perf_counter() - start:.0f} s\n", err=True)
+        except KeyboardInterrupt:
+            click.echo(f"stopped: finished tasks are in {store}. The same command goes on with the others.", err=True)
+            sys.exit(STOPPED)
+        seconds = time.perf_counter() - start
+        done.append({"experiment": name, "folder": str(out / name), "seconds": seconds})
+        click.echo(f"{name}: {seconds:.0f} s\n", err=True)
+    if as_json:
+        click.echo(json.dumps({"experiments": done}))
 
 
 NEEDS_DATA = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +14,12 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, cpu_count, delayed
+from joblib import hash as joblib_hash
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
+
+from ggpm import __version__
+from ggpm.data.files import replacing
 
 Row = dict[str, Any]
 
@@ -80,6 +85,8 @@ class Runner:
         Processes; None means one per core.
     progress : bool
         Show a progress bar (on the standard error stream, so that tables can be piped).
+    store : Path or None
+        File that keeps the rows of finished tasks: run again after it was cut off, the same tasks are not repeated.
 
     Examples
     --------
@@ -89,20 +96,27 @@ class Runner:
 
     jobs: int | None = None
     progress: bool = True
+    store: Path | None = None
 
     def run(self, title: str, function: Callable[[Any], list[Row]], tasks: Sequence[Any]) -> list[Row]:
         """Rows of all tasks, in the order of the tasks."""
-        jobs = min(self.jobs or cpu_count(), len(tasks)) or 1
+        parts: list[list[Row]] = [[] for _ in tasks]
+        keys = [] if self.store is None else [_key(title, function, task) for task in tasks]
+        known = {} if self.store is None else _finished(self.store)
+        for index, key in enumerate(keys):
+            parts[index] = known.get(key, [])
         # the longest tasks are last in most lists; starting with them keeps all processes busy to the end
-        order = range(len(tasks) - 1, -1, -1)
+        order = [index for index in range(len(tasks) - 1, -1, -1) if not keys or keys[index] not in known]
+        jobs = min(self.jobs or cpu_count(), len(order)) or 1
         if jobs == 1:
             finished: Iterable = (_one(function, index, tasks[index]) for index in order)
         else:
             pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
             finished = pool(delayed(_one)(function, index, tasks[index]) for index in order)
-        parts: list[list[Row]] = [[] for _ in tasks]
-        for index, rows in self._shown(title, finished, len(tasks)):
+        for index, rows in self._shown(title, finished, len(order)):
             parts[index] = rows
+            if self.store is not None:
+                _keep(self.store, keys[index], rows)
         return [row for rows in parts for row in rows]
 
     def _shown(self, title: str, items: Iterable, total: int) -> Iterator:
@@ -111,6 +125,38 @@ class Runner:
             return
         console = require("rich.console").Console(stderr=True)
         yield from require("rich.progress").track(items, description=title, total=total, console=console)
+
+
+def _key(title: str, function: Callable, task: Any) -> str:
+    """Fingerprint of a task: the same in another process, another one for other settings, data or versions."""
+    return str(joblib_hash((__version__, title, function.__module__, function.__qualname__, task)))
+
+
+def _finished(store: Path) -> dict[str, list[Row]]:
+    """Rows by the fingerprints of finished tasks, up to a line that was being written when the process ended."""
+    found: dict[str, list[Row]] = {}
+    if store.exists():
+        for line in store.read_text(encoding="utf-8").splitlines():
+            try:
+                key, rows = json.loads(line)
+            except ValueError:
+                break
+            found[key] = rows
+        _rewritten(store, found)
+    return found
+
+
+def _rewritten(store: Path, found: dict[str, list[Row]]) -> None:
+    """Without what follows the last whole line, so that the next line does not become a part of it."""
+    with replacing(store) as temporary:
+        temporary.write_text("".join(json.dumps(entry) + "\n" for entry in found.items()), encoding="utf-8")
+
+
+def _keep(store: Path, key: str, rows: list[Row]) -> None:
+    store.parent.mkdir(parents=True, exist_ok=True)
+    plain = [{name: v.item() if isinstance(v, np.generic) else v for name, v in row.items()} for row in rows]
+    with store.open("a", encoding="utf-8") as file:
+        file.write(json.dumps([key, plain]) + "\n")
 
 
 def _one(function: Callable[[Any], list[Row]], index: int, task: Any) -> tuple[int, list[Row]]:
@@ -139,7 +185,7 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
         writer.writerows(rows)
 
 
-def publish(report: Report, out: Path) -> None:
+def publish(report: Report, out: Path, quiet: bool = False) -> None:
     """Show the tables, and write ``results.csv``, ``summary.csv`` and the figure into a folder.
 
     Parameters
@@ -147,6 +193,8 @@ def publish(report: Report, out: Path) -> None:
     report : Report
     out : Path
         ``out/<name>/results.csv`` holds every trial, ``summary.csv`` the tables on the screen.
+    quiet : bool
+        Tables go to the standard error stream.
     """
     folder = out / report.name
     write_csv(folder / "results.csv", report.rows)
@@ -156,7 +204,7 @@ def publish(report: Report, out: Path) -> None:
             writer.writerow([f"# {table.title}"])
             writer.writerow(table.columns)
             writer.writerows(table.cells())
-    console = _console()
+    console = _console(quiet)
     rich_table = require("rich.table")
     for table in report.tables:
         shown = rich_table.Table(title=table.title, title_justify="left", padding=(0, 1, 0, 0))
@@ -174,10 +222,10 @@ def publish(report: Report, out: Path) -> None:
     console.print(f"written: {folder}/ ({names})")
 
 
-def _console() -> Any:
-    console = require("rich.console").Console()
+def _console(stderr: bool = False) -> Any:
+    console = require("rich.console").Console(stderr=stderr)
     # a file or a pipe has no width of its own, and a table cut at 80 columns says nothing
-    return console if console.is_terminal else require("rich.console").Console(width=160)
+    return console if console.is_terminal else require("rich.console").Console(width=160, stderr=stderr)
 
 
 def seeds(seed: int, count: int) -> list[np.random.SeedSequence]:

@@ -74,10 +74,14 @@ class Tree:
         return sum(front.own * front.size for front in self.fronts)
 
     @property
+    def flops(self) -> float:
+        """About how many operations a factorisation with one latent takes."""
+        return float(sum(front.own * front.size**2 for front in self.fronts))
+
+    @property
     def solves(self) -> float:
         """About how many solves cost as much as a factorisation."""
-        flops = sum(front.own * front.size**2 for front in self.fronts)
-        return flops / SOLVE_COST / max(self.doubles, 1)
+        return self.flops / SOLVE_COST / max(self.doubles, 1)
 
     @property
     def bandwidth(self) -> int:

@@ -264,6 +264,6 @@ def check_memory(tree: Tree, D: int) -> None:
     if need > have:
         raise MemoryError(
             f"the sparse factor of {len(tree.order)} points with {D} coupled latent(s) needs {need / 2**30:.1f} GiB, "
-            f"{have / 2**30:.1f} GiB are free. Use fewer neighbours or rows, or inducing points: with many features "
-            "neighbours lie in all directions, and nothing is sparse."
+            f"{have / 2**30:.1f} GiB are free. Use Neighbours(solver='iterative'), fewer neighbours, or inducing "
+            "points: with many features neighbours lie in all directions, and nothing is sparse."
         )

@@ -26,7 +26,7 @@ from ggpm.fields.base import Approximation, Field, Natural
 from ggpm.fields.dense.matrices import kernel_of
 from ggpm.fields.neighbours.conditionals import Conditionals
 from ggpm.fields.neighbours.factor import NARROW
-from ggpm.fields.neighbours.layout import Layout, solved_iteratively
+from ggpm.fields.neighbours.layout import Layout
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.fields.neighbours.precision import SparsePrecision
 from ggpm.fields.neighbours.search import SMOOTH_NUGGET, is_rough, nearest
@@ -132,9 +132,8 @@ class NeighboursField(Field):
         return len(self.X)
 
     def iterative(self, D: int) -> bool:
-        """Whether posteriors of D coupled latents are found without a factorisation, as far as the rows tell."""
-        line = bool(np.count_nonzero(np.ptp(self.X, axis=0) > 0) <= 1)
-        return solved_iteratively(self.settings, len(self.X), D, line)
+        """Whether posteriors of D coupled latents are found without a factorisation."""
+        return self.layout.iterative(D)
 
     def sample(self, index: NDArray[np.intp]) -> Self:
         return type(self)(self.X[index], self.y[index], self.offset[index], self.settings, self.kernels)

@@ -21,7 +21,9 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 BATCH = 2**21  # pairs of points whose kernels are evaluated at a time: 16 MiB for each array
-DIRECT_MOST = 50_000  # points times latents up to which a sparse factor is made
+# Points times latents, and operations of a factorisation, up to which a factor is made: twenty seconds at most. In the
+# plane (m = 20) 50,000 points take 3e10 operations; in twenty dimensions 6,000 points take 2e11.
+DIRECT_MOST, DIRECT_FLOPS = 50_000, 2e11
 KEPT = 2**26  # squared distances that are kept from one evaluation to the next: 512 MiB
 
 
@@ -152,7 +154,9 @@ class Layout:
 
     def iterative(self, D: int) -> bool:
         """Whether the precision of D latents is solved by conjugate gradients, not factorised."""
-        return solved_iteratively(self.settings, self.n_points, D, self.on_a_line)
+        if self.settings.solver != "auto" or self.on_a_line:
+            return self.settings.solver == "iterative"
+        return self.n_points * D > DIRECT_MOST or D**3 * self.tree.flops > DIRECT_FLOPS
 
     @cached_property
     def slots(self) -> NDArray[np.integer]:
@@ -175,17 +179,6 @@ class Layout:
         """Sparse matrix with the row ``a_i`` at the members of clique i."""
         pointers, columns, present = self.pattern
         return csr_matrix((a[present], columns, pointers), shape=(self.n_points, self.n_points))
-
-
-def solved_iteratively(settings: Neighbours, points: int, D: int, line: bool) -> bool:
-    """Whether the precision of so many points is solved by conjugate gradients; on a line it is a band.
-
-    >>> solved_iteratively(Neighbours(), 30_000, 1, False), solved_iteratively(Neighbours(), 30_000, 2, False)
-    (False, True)
-    """
-    if settings.solver == "auto":
-        return points * D > DIRECT_MOST and not line
-    return settings.solver == "iterative"
 
 
 def _order(points: Array, space: Array, ordering: str) -> Indices:

@@ -28,8 +28,8 @@ class Neighbours:
         that of all rows. None: all rows.
     solver : "auto", "direct" or "iterative"
         Factorisation of the posterior's precision, without further approximation; or conjugate gradients with probes
-        for log-determinant and covariances, whose time and memory are linear in the rows. "auto" is direct up to 50,000
-        rows times latents that couple, and on a line.
+        for log-determinant and covariances, whose time and memory are linear in the rows. "auto" is direct on a line
+        and up to 50,000 rows times latents that couple, fewer with many features, where nothing is sparse.
     probes : int
         Random vectors of the iterative solver; errors fall with their square root.
         ``posterior_.precision.log_det_error`` is the standard error of the log-determinant.
