@@ -298,8 +298,8 @@ def test_what_the_built_in_families_have():
     assert have["log_expected_prob_factorised"] == {"categorical"}
     assert have["predictive_normal"] == {"gaussian", "gaussian, 3 outputs", "multivariate_gaussian"}
     assert have["predictive_log_prob"] == have["predictive_normal"] | {
-        "logistic_normal", "ordinal", "von_mises", "von_mises_direction_concentration", "von_mises_fisher",
-        *TWO_PARAMETERS,
+        "log_normal", "logistic_normal", "ordinal", "von_mises", "von_mises_fisher",
+        "von_mises_direction_concentration", *TWO_PARAMETERS,
     }  # fmt: skip
     assert have["predictive_moments"] == {
         "categorical", "logistic_normal", "ordinal", "von_mises", "von_mises_fisher",
