@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm, vonmises
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 import ggpm
 from cases import kernels, simulate
 from ggpm import GGPClassifier, GGPRegressor, Predictive, plotting
 from ggpm.families import Gaussian, Poisson, VonMises
 from ggpm.kernels import Category, Cyclic, On
+from ggpm.prediction import paths
 from ggpm.prediction import terms as module
 from ggpm.prediction.terms import joint_covariance, joint_draws
 
@@ -111,6 +112,44 @@ def test_draws_have_the_joint_covariance_by_both_ways(monkeypatch):
         error = 5 * np.sqrt(2 * np.outer(np.diag(cov), np.diag(cov)).max() / len(draws))
         np.testing.assert_allclose(np.cov(draws.T), cov, atol=error)
         np.testing.assert_allclose(draws.mean(axis=0), mean.ravel(), atol=5 * np.sqrt(cov.max() / len(draws)))
+
+
+@pytest.mark.parametrize("inducing", [None, 9])
+@pytest.mark.parametrize("noise", [False, True])
+def test_paths_have_the_joint_covariance_without_a_matrix_of_all_rows(inducing, noise, monkeypatch):
+    """Pathwise conditioning on draws of the prior from single columns of its matrix, noise of rows apart."""
+    X, y, family = simulate("von_mises", n=14)
+    kernel = 1.3 * On(RBF(0.8), 0) + 0.7 * On(RBF(1.5), 1) + ConstantKernel(0.2)
+    kernel = kernel + WhiteKernel(0.1) if noise else kernel
+    points = None if inducing is None else X[:inducing]
+    model = GGPRegressor(family, kernel, inference="laplace", optimizer=None, inducing=points).fit(X, y)
+    new = X[:4] + 0.1
+    p = model.posterior_
+    mean, cov = p.latent(new)[0], joint_covariance(p, new).reshape(8, 8)
+    monkeypatch.setattr(module, "EXPLICIT_MOST", 0)
+    monkeypatch.setattr(paths, "WHOLE_MOST", 0)
+    draws = joint_draws(p, new, 4000, np.random.default_rng(0)).reshape(-1, 8)
+    error = 5 * np.sqrt(2 * np.outer(np.diag(cov), np.diag(cov)).max() / len(draws))
+    np.testing.assert_allclose(np.cov(draws.T), cov, atol=error)
+    np.testing.assert_allclose(draws.mean(axis=0), mean.ravel(), atol=5 * np.sqrt(cov.max() / len(draws)))
+
+
+def test_many_rows_are_drawn_together_or_refused(monkeypatch):
+    X = np.linspace(0, 5, 40)[:, None]
+    model = GGPRegressor("gaussian", 1.0 * RBF(1.0), optimizer=None).fit(X, np.sin(X[:, 0]))
+    many = np.linspace(0, 5, 5000)[:, None]
+    draws = model.sample_y(many, 50)
+    assert draws.shape == (5000, 50)
+    some = np.arange(0, 5000, 500)
+    cov = joint_covariance(model.posterior_, many[some])[:, 0, :, 0] + model.family_.phi * np.eye(10)
+    np.testing.assert_allclose(draws[some].std(axis=1), np.sqrt(np.diag(cov)), rtol=0.5)  # of 50 draws
+    root = paths.prior_draws(1.0 * RBF(1.0), many).root
+    assert root.shape[1] < 40  # columns of 5000
+    np.testing.assert_allclose(root[some] @ root[some].T, RBF(1.0)(many[some]), atol=2e-10)
+    monkeypatch.setattr(paths, "COLUMNS_MOST", 100)
+    rough = GGPRegressor("gaussian", 1.0 * Matern(1.0, nu=0.5), optimizer=None).fit(X, np.sin(X[:, 0]))
+    with pytest.raises(ValueError, match="too many for so rough a kernel"):
+        rough.sample_y(many, 2)
 
 
 def test_totals_come_out_right():

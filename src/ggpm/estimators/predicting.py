@@ -143,6 +143,9 @@ class Predicting(FramedOutput):
         """Draws of y with the draws on the last axis, as in scikit-learn: joint over the rows, so that sums are right.
 
         With ``joint=False`` rows are independent of each other, which is faster; draws for Dask collections always are.
+        Joint draws are exact: from the joint covariance up to 1000 latents, beyond by pathwise conditioning on draws of
+        the prior, whose matrix is made whole up to 4000 rows and by its leading columns beyond (to 1e-10 of the prior
+        variance; rough kernels, which have too many, are refused). With neighbours each row is drawn given its nearest.
 
         >>> from ggpm import GGPRegressor
         >>> X = np.arange(8.0)[:, None]

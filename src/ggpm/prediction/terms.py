@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.rows import batches
@@ -27,6 +26,7 @@ from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.kernels import Category, On, Scaled, evaluate, summands, used_columns
 from ggpm.kernels.linalg import solve_lower
+from ggpm.prediction.paths import prior_draws, root_of
 
 __all__ = ["joint_covariance", "joint_draws", "root_of", "term_columns", "term_names", "term_shares", "terms", "varied"]
 
@@ -245,8 +245,9 @@ def joint_covariance(posterior: Any, X: Array) -> Array:
 def joint_draws(posterior: Any, X: Array, size: int, rng: np.random.Generator) -> Array:
     """Draws of the latent, joint over the rows, (size, m, D); exact however they are made.
 
-    From the joint covariance for few rows, from draws of the prior (Matheron's rule) for many; with neighbours row by
-    row, each given its nearest.
+    From the joint covariance for few rows, from draws of the prior (Matheron's rule, pathwise conditioning) for many,
+    which need no matrix of all rows where the kernel is smooth (`ggpm.prediction.paths`); with neighbours row by row,
+    each given its nearest.
 
     >>> from ggpm import GGPRegressor
     >>> X = np.arange(4.0)[:, None]
@@ -256,37 +257,58 @@ def joint_draws(posterior: Any, X: Array, size: int, rng: np.random.Generator) -
     """
     if isinstance(posterior, NeighboursPosterior):
         return posterior.draw(X, size, rng)
-    mean = posterior.latent(X)[0]
-    m, D = mean.shape
-    if m * D <= EXPLICIT_MOST or not isinstance(posterior, DensePosterior):
+    m, D = len(X), posterior.latent(X[:1])[0].shape[1]
+    if m * D <= EXPLICIT_MOST:
+        mean = posterior.latent(X)[0]
         root = root_of(joint_covariance(posterior, X).reshape(m * D, m * D))
         return mean + (rng.standard_normal((size, root.shape[1])) @ root.T).reshape(size, m, D)
+    if isinstance(posterior, InducingPosterior):
+        return _inducing_paths(posterior, X, size, rng)
     if not posterior.U.semidefinite().all():
         raise ValueError(
             f"joint draws over {m} rows need sites of positive precision: take inference='variational', fewer rows "
             "at a time, or joint=False."
         )
-    n = len(posterior.X)
-    K = KernelMatrices([evaluate(k, posterior.X, X).K for k in posterior.kernels])
-    roots = [root_of(evaluate(k, np.concatenate([posterior.X, X])).K) for k in posterior.kernels]
-    w, Q = np.linalg.eigh(posterior.U.dense())
+    return _dense_paths(posterior, X, size, rng)
+
+
+def _dense_paths(p: DensePosterior, X: Array, size: int, rng: np.random.Generator) -> Array:
+    n, D = p.z.shape
+    priors = [prior_draws(k, np.concatenate([p.X, X])) for k in p.kernels]
+    w, Q = np.linalg.eigh(p.U.dense())
     site_root = Q * np.sqrt(np.maximum(w, 0.0))[:, None, :]
-    out = np.empty((size, m, D))
+    out, corrections = np.empty((size, len(X), D)), np.empty((size, n, D))
     for s in range(size):
-        g = np.stack([r @ rng.standard_normal(r.shape[1]) for r in (roots * D if len(roots) == 1 else roots)], axis=1)
+        g = np.stack([priors[kernel_of(j, len(priors))].draw(rng) for j in range(D)], axis=1)
         e = np.einsum("njk,nk->nj", site_root, rng.standard_normal((n, D)))  # U e for e ~ N(0, W)
-        z = posterior.solution.solve(posterior.U.dot(g[:n]) + e)
-        out[s] = mean + g[n:] - np.stack([K.of(j).T @ z[:, j] for j in range(D)], axis=1)
+        corrections[s] = p.z - p.solution.solve(p.U.dot(g[:n]) + e)
+        out[s] = g[n:]
+    for rows in batches(len(X), n):
+        K = KernelMatrices([evaluate(k, p.X, X[rows]).K for k in p.kernels])
+        for j in range(D):
+            out[:, rows, j] += corrections[:, :, j] @ K.of(j)
     return out
 
 
-def root_of(C: Array) -> Array:
-    """R with R R^T = C for a covariance that may be singular, by a pivoted Cholesky factorisation.
-
-    >>> root_of(np.ones((2, 2))).shape
-    (2, 1)
-    """
-    L, pivots, rank, _ = lapack.dpstrf(np.asfortranarray(C), lower=1, tol=1e-14 * max(float(np.diag(C).max()), 1e-300))
-    out = np.zeros((len(C), rank))
-    out[pivots - 1] = np.tril(L)[:, :rank]
+def _inducing_paths(p: InducingPosterior, X: Array, size: int, rng: np.random.Generator) -> Array:
+    """``g* + K_*u K_uu^-1 (u - g_u)`` for draws (g_u, g*) of the prior and u of the posterior."""
+    D, M = p.v.shape
+    priors = [prior_draws(k, np.concatenate([p.Z, X])) for k in p.kernels]
+    # what was added to the diagonal of K_uu, which has no noise of rows, is noise of the inducing values
+    shared = [np.sum(prior.root[:M] ** 2, axis=1) for prior in priors]
+    jitter = [np.sqrt(np.maximum(np.sum(np.tril(L) ** 2, axis=1) - k, 0.0)) for k, L in zip(shared, p.L)]
+    root = root_of(p.P.reshape(D * M, D * M))
+    out, corrections = np.empty((size, len(X), D)), np.empty((size, M, D))
+    for s in range(size):
+        u = p.v + (root @ rng.standard_normal(root.shape[1])).reshape(D, M)
+        for j in range(D):
+            k = kernel_of(j, len(p.kernels))
+            g = priors[k].draw(rng, noisy_from=M)
+            own = g[:M] + jitter[k] * rng.standard_normal(M)
+            corrections[s, :, j] = solve_lower(p.L[k], u[j] - solve_lower(p.L[k], own), transposed=True)
+            out[s, :, j] = g[M:]
+    for rows in batches(len(X), M):
+        for j in range(D):
+            kernel = p.kernels[kernel_of(j, len(p.kernels))]
+            out[:, rows, j] += corrections[:, :, j] @ evaluate(kernel, p.Z, X[rows]).K
     return out
