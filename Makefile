@@ -39,6 +39,25 @@ test: lint
 test-all: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests --doctest-modules src/ggpm -m ""
 
+# what users install: sdist and wheel are built, the wheel is made from the sdist, and the tests run outside the source tree
+DIST := .venv-dist
+test-dist:
+	rm -rf $(DIST) dist && $(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip install --quiet --upgrade pip build
+	$(DIST)/bin/python -m build --outdir dist .
+	$(DIST)/bin/python -m pip install --quiet "$$(ls dist/*.whl)[test]"
+	rm -rf $(DIST)/outside && mkdir $(DIST)/outside && cp -r tests docs examples benchmarks README.md CHANGELOG.md pyproject.toml $(DIST)/outside
+	cd $(DIST)/outside && ../bin/python -m pytest -n 2 --dist loadfile tests $(TESTS)
+
+# the oldest versions that pyproject.toml allows, of what is needed and of every extra that tests use
+OLD := .venv-oldest
+test-oldest:
+	rm -rf $(OLD) && $(PYTHON) -m venv $(OLD)
+	$(PYTHON) tests/oldest.py > $(OLD)/oldest.txt
+	$(OLD)/bin/python -m pip install --quiet -r $(OLD)/oldest.txt
+	$(OLD)/bin/python -m pip install --quiet --no-deps -e .
+	$(OLD)/bin/python -m pytest -n 2 --dist loadfile tests $(TESTS)
+
 # broken model files, tables and kernel texts: documented errors only; the tests take a few thousand of them
 fuzz: $(VENV)/ready
 	$(BIN)/python tests/fuzzing.py --inputs 100000

@@ -91,6 +91,16 @@ def test_evaluate_other_outputs(folder, name, error):
     assert "log density" in table and "coverage" in table
 
 
+def test_report(folder):
+    page = folder / "wind.html"
+    told = json.loads(run("report", folder / "wind.ggpm", folder / "data.csv", "--out", page, "--json").stdout)
+    assert told["rows"] == 40 and page.read_text("utf-8").startswith("<!DOCTYPE html>")
+    facts = json.loads(page.with_suffix(".json").read_text())
+    found = json.loads(run("evaluate", folder / "wind.ggpm", folder / "data.csv", "--json").stdout)
+    assert facts["trust"]["log_density"]["mean"] == pytest.approx(found["log_density"])
+    run("report", folder / "wind.ggpm", folder / "data.csv", "--out", folder / "wind.pdf", code=1)
+
+
 @pytest.mark.parametrize("model, kind", [("wind", "auto"), ("wind", "polar"), ("soil", "auto"), ("grade", "auto")])
 def test_plot(folder, model, kind):
     result = json.loads(

@@ -8,7 +8,7 @@ from cases import FAMILIES, dense_evidence, kernels, simulate
 from ggpm import GGPClassifier, GGPRegressor, Laplace, Taylor, Variational, families
 from ggpm.families.curvature import Diagonal
 from ggpm.kernels import resolve_kernel
-from ggpm.learning.cavities import cavities, log_densities
+from ggpm.learning.cavities import LEARNED, cavities, log_densities
 from ggpm.prediction.loo import LeaveOneOut, Response
 from ggpm.prediction.predictive import Predictive
 
@@ -34,7 +34,7 @@ def test_gradient_equals_central_differences(name, method):
         pytest.skip("one latent: the same as blocks")
     evidence = evidence_for(name, METHODS[method], n=7)
     value, gradient, a = evidence.leave_one_out()
-    np.testing.assert_allclose(value, log_densities(a, "standard").sum(), rtol=1e-12)
+    np.testing.assert_allclose(value, log_densities(a, LEARNED).sum(), rtol=1e-12)
     h = 1e-5
     for k, step in enumerate(h * np.eye(evidence.theta.size)):
         above, below = (evidence.at(evidence.theta + s).leave_one_out(gradient=False)[0] for s in (step, -step))
@@ -55,14 +55,15 @@ def test_gradient_with_separate_kernels(method):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_densities_are_those_of_the_predictive_distribution_at_the_cavity(name):
-    """Two different quadratures of the same integral."""
+    """Two different quadratures of the same integral: nodes about the posterior, and about the mode at the cavity."""
     a = evidence_for(name, Laplace(), n=12).evaluate(gradient=False)[2]
     mean, cov = cavities(a)
     predictive = Predictive(a.process.problem.family, mean + a.process.problem.offset, cov)
     D = mean.shape[1]
-    tolerance = 1e-6 if D <= 2 else 0.05  # Sobol points above: 4096 here against 2048 there
+    # steep links and matrices do not settle within the nodes that learning affords; quasi-random points above
+    tolerance = 1e-6 if D <= 3 and name not in ("dirichlet, exp", "wishart") else 2e-3 if D <= 3 else 0.05
     expected = predictive.log_prob(a.process.problem.family.decode(a.process.problem.y))
-    np.testing.assert_allclose(log_densities(a), expected, atol=tolerance)
+    np.testing.assert_allclose(log_densities(a, LEARNED), expected, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "gaussian, 3 outputs"])
@@ -266,3 +267,16 @@ def test_a_row_without_a_cavity_is_an_error():
 def test_unknown_objective():
     with pytest.raises(ValueError, match="objective must be 'evidence' or 'loo'"):
         GGPRegressor(families.Poisson(), objective="cv").fit(np.zeros((3, 1)), np.ones(3))
+
+
+def test_reported_densities_of_a_mixture_over_scales_are_exact():
+    """Given the log-scale a Gaussian mean has a closed form; what is left is an integral in one variable."""
+    a = evidence_for("gaussian_mean_scale", Laplace(), n=12).evaluate(gradient=False)[2]
+    (mean, cov), p = cavities(a), a.process.problem
+    mean, x = mean + p.offset, np.arange(-10.0, 10.0, 0.01)[:, None]
+    b = mean[:, 1] + np.sqrt(cov[:, 1, 1]) * x
+    slope = cov[:, 0, 1] / cov[:, 1, 1]
+    variance = cov[:, 0, 0] - slope * cov[:, 0, 1] + np.exp(2 * b)
+    residual = p.y - mean[:, 0] - slope * (b - mean[:, 1])
+    log_p = -0.5 * (residual**2 / variance + np.log(2 * np.pi * variance) + x**2) + np.log(0.01 / np.sqrt(2 * np.pi))
+    np.testing.assert_allclose(log_densities(a), np.logaddexp.reduce(log_p, axis=0), atol=1e-6)

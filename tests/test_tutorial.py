@@ -57,6 +57,18 @@ def test_the_cookbook_runs(tmp_path, monkeypatch):
     assert after["Missing values"]["model"].posterior_.inputs.shape == (60, 1)
 
 
+@pytest.mark.filterwarnings(
+    "ignore::UserWarning", "ignore::FutureWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
+def test_the_page_on_comparison_runs(tmp_path, monkeypatch):
+    pytest.importorskip("arviz")
+    monkeypatch.chdir(tmp_path)
+    world = {}
+    for code in blocks("comparison.md"):
+        exec(compile(code, "comparison.md", "exec"), world)
+    assert world["table"].weight["gamma"] > 0.8 and np.all(world["low"] < world["high"])
+
+
 def pages():
     """Pages whose code no other test here looks at more closely."""
     own = {"tutorial_own_family.md", "cookbook.md"}

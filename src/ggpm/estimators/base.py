@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ from ggpm.data.door import Target
 from ggpm.data.kinds import is_streamed
 from ggpm.data.rows import ArrayRows, pick
 from ggpm.data.text import Hint, Message, did_you_mean, stacklevel
+from ggpm.estimators import averaging
 from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit, source_of, target_of
 from ggpm.estimators.judging import Judging
 from ggpm.estimators.predicting import Predicting
@@ -47,11 +49,12 @@ from ggpm.learning.contest import Contest, choose_kernel
 from ggpm.learning.fit import NO_MODE, Fit, Search, SearchOutcome, learn, learn_in_samples
 from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence
-from ggpm.prediction.loo import LeaveOneOut, leave_groups_out, leave_one_out
+from ggpm.prediction.loo import LeaveOneOut, leave_groups_out, leave_one_out, mixed_loo
 from ggpm.sites import INFERENCES, Rule
 
 Array = NDArray[np.float64]
 
+SILENT = 2.0  # seconds of a contest before it is told what is being tried
 SLOW_ROWS = 5000  # a fit of so many counts takes half a minute exactly, twelve seconds by neighbours
 REARRANGED = 3  # most times that neighbours are found again because the learned kernels order distances otherwise
 
@@ -169,6 +172,9 @@ class GGP(Predicting, Judging, BaseEstimator):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Fit:
         check_whole(self.n_restarts_optimizer, "n_restarts_optimizer", 0)
+        if self.averaging not in averaging.AVERAGING:
+            known = ", ".join(map(repr, averaging.AVERAGING))
+            raise ValueError(f"averaging must be one of {known}; got {self.averaging!r}.")
         if self.objective not in ("evidence", "loo"):
             raise ValueError(f"objective must be 'evidence' or 'loo'; got {self.objective!r}.")
         if not (self.optimizer is None or callable(self.optimizer) or self.optimizer == "fmin_l_bfgs_b"):
@@ -214,13 +220,16 @@ class GGP(Predicting, Judging, BaseEstimator):
         chosen = self._chosen(family, dense, columns, weight)
         kernels = self._kernels(family, X, columns, weight) if chosen is None else chosen.winner.kernels
         if self.neighbours is not None:
-            return self._learned_by_neighbours(family, kernels, X, encoded, offset, chosen).fit(*told)
+            return self._averaged(
+                self._learned_by_neighbours(family, kernels, X, encoded, offset, chosen).fit(*told), chosen
+            )
         advice = advise(len(X), int(np.count_nonzero(np.ptp(X, axis=0) > 0)), kernels)
         if len(X) > SLOW_ROWS:
             text = Message("exact inference takes minutes to hours for so many rows. ", advice.text)
             warnings.warn(text, UserWarning, stacklevel=stacklevel())
         try:
             fit = self._learned(self._evidence(family, kernels, dense, chosen), chosen).fit(*told)
+            fit = self._averaged(fit, chosen)
         except MemoryError as error:
             if advice.field == "exact":
                 raise
@@ -247,10 +256,17 @@ class GGP(Predicting, Judging, BaseEstimator):
             return None
         state = check_random_state(0 if self.random_state is None else self.random_state)
         pool = Evidence(family, [], rows, self._resolve_inference(family, rows), self.objective)
-        return choose_kernel(
+        found = choose_kernel(
             pool, columns, weight, self.priors, seed=state.randint(2**31 - 1), budget=self.budget, n_jobs=self.n_jobs,
-            tell=None,
+            tell=self._progress(),
         )  # fmt: skip
+        return averaging.weighed(found) if found is not None and self.averaging in averaging.STACKED else found
+
+    def _averaged(self, fit: Fit, chosen: Contest | None) -> Fit:
+        """The fit, averaged with others as asked for."""
+        if self.averaging == "integrate" and self.optimizer is not None:
+            return averaging.integrated(fit)
+        return fit if chosen is None or len(chosen.weights) < 2 else averaging.stacked(fit, chosen)
 
     def _learned_by_neighbours(
         self, family: Family, kernels: list, X: Array, y: Array, offset: Array, chosen: Contest | None
@@ -324,7 +340,7 @@ class GGP(Predicting, Judging, BaseEstimator):
             learned = learn_in_samples(evidence, settings, sample, self._search(rng))
             learned = learned if chosen is None else replace(learned, search=chosen.table)
         target = Target(source.target_names, frames.kind_of(y), classes)
-        return learned.fit(source.columns, target, _name_of_offset(X, offset))
+        return self._averaged(learned.fit(source.columns, target, _name_of_offset(X, offset)), chosen)
 
     def _kernels(self, family: Family, X: Array, columns: Columns, weight: Array | None = None) -> list:
         """The kernels to start from; X are the rows, of some weight, that the default one takes its scale from."""
@@ -370,7 +386,7 @@ class GGP(Predicting, Judging, BaseEstimator):
             useless |= name.endswith("length_scale") and self.kernel is None and len(evidence.kernels) > 1
             useless |= name == "phi" and default_phi and family.phi_has_limit
             variance = name.endswith(("constant_value", "noise_level", "phi")) and np.exp(low) < 1.01e-5
-            variance |= self.kernel is None and name.endswith("constant_value")
+            variance |= self.kernel is None and name.endswith(("constant_value", "noise_level"))
             unneeded = variance or (name == "phi" and default_phi)
             upper, lower = np.isclose(value, high) and not useless, np.isclose(value, low) and not unneeded
             if low < high and (upper or lower):
@@ -390,6 +406,17 @@ class GGP(Predicting, Judging, BaseEstimator):
         if self.listener is not None:
             return partial(self.listener, what)
         return partial(_print_progress, what) if self.verbose else None
+
+    def _progress(self) -> Callable[[str, int, float], None] | None:
+        """Function that a contest calls after every trial: it tells of those that end later than two seconds on."""
+        began = time.perf_counter()
+
+        def tell(name: str, trial: int, score: float) -> None:
+            report = self._report(f"score of {name}")
+            if report is not None and time.perf_counter() - began > SILENT:
+                report(0, trial, score)
+
+        return tell if self.listener is not None or self.verbose else None
 
     @abstractmethod
     def resolve_family(self, y: Any, weight: Array | None = None) -> tuple[Family, Array, NDArray | None]:
@@ -474,7 +501,9 @@ class GGP(Predicting, Judging, BaseEstimator):
         check_is_fitted(self)
         field = self.fit_.evidence.field
         if groups is not None:
-            found = leave_groups_out(self.fit_.evidence, groups, folds)
+            found = mixed_loo(
+                self._weights, [leave_groups_out(fit.evidence, groups, folds) for fit in self.fit_.members]
+            )  # fmt: skip
         else:
             if neighbours is not None:
                 check_whole(neighbours, "neighbours", 0)
@@ -483,7 +512,10 @@ class GGP(Predicting, Judging, BaseEstimator):
                     "with a model fitted by neighbours or inducing points the other rows keep their sites: neighbours "
                     f"must be 0 or None; got {neighbours}."
                 )
-            found = leave_one_out(self.fit_.approximate(), neighbours if isinstance(field, DenseField) else 0)
+            count = neighbours if isinstance(field, DenseField) else 0
+            found = mixed_loo(
+                self._weights, [leave_one_out(fit.approximate(), count) for fit in self.fit_.members]
+            )  # fmt: skip
         return replace(found, observed=self._labelled(found.observed))
 
     def update(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> Self:

@@ -15,6 +15,7 @@ from ggpm.data.text import Hint, Message
 from ggpm.estimators.intake import inputs_of
 from ggpm.estimators.output import FramedOutput
 from ggpm.families.base import Family
+from ggpm.prediction.mixture import Mixture, mixed_moments
 from ggpm.prediction.predictive import Predictive
 
 if TYPE_CHECKING:
@@ -43,10 +44,22 @@ class Predicting(FramedOutput):
         if is_dask(X):
             return self.predict_dist(X, offset=offset).latent()
         self._require_offset(offset)
+        found = self._latents(X, offset)
+        if len(found) == 1:
+            return found[0]
+        return mixed_moments(self._weights, [mean for mean, _ in found], [cov for _, cov in found])
+
+    def _latents(self, X: Any, offset: Any) -> list[tuple[Array, Array]]:
+        """Mean and covariance of the latent under every fit that is averaged."""
         X, _ = inputs_of(self, X, self.fit_.columns)
-        mean, cov = self.posterior_.latent(X)
         offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
-        return mean + as_offset(offset, len(X), mean.shape[1]) + self.family_.origin, cov
+        offset = as_offset(offset, len(X), self.family_.latent_dim) + self.family_.origin
+        latents = (fit.posterior.latent(X) for fit in self.fit_.members)
+        return [(mean + offset, cov) for mean, cov in latents]
+
+    @property
+    def _weights(self) -> Array:
+        return np.array([fit.weight for fit in self.fit_.members])
 
     def _require_offset(self, offset: Any) -> None:
         """Without the offset that a model was fitted with, its predictions are for an exposure that nobody meant."""
@@ -78,9 +91,13 @@ class Predicting(FramedOutput):
             from ggpm.prediction.lazy import LazyPredictive
 
             return LazyPredictive(self, X, offset, trials)
-        mean, cov = self.predict_latent(X, offset=offset)
-        trials = _as_trials(trials, len(mean), self.family_)
-        return Predictive(self.family_, mean, cov, trials, getattr(self, "classes_", None))
+        check_is_fitted(self)
+        self._require_offset(offset)
+        found = self._latents(X, offset)
+        trials = _as_trials(trials, len(found[0][0]), self.family_)
+        labels = getattr(self, "classes_", None)
+        parts = [Predictive(fit.family, *latent, trials, labels) for fit, latent in zip(self.fit_.members, found)]
+        return parts[0] if len(parts) == 1 else Mixture(parts, self._weights)
 
     def terms(self, X: Any) -> dict[str, tuple[Array, Array]]:
         """Mean and standard deviation, (m, D) each, of every summand of the kernel, by a name of its own.
@@ -94,10 +111,11 @@ class Predicting(FramedOutput):
         >>> list(model.terms(X))
         ['RBF', 'noise']
         """
-        from ggpm.prediction.terms import terms
+        from ggpm.prediction.terms import mixed_terms, terms
 
         check_is_fitted(self)
-        return terms(self.posterior_, inputs_of(self, X, self.fit_.columns)[0])
+        encoded = inputs_of(self, X, self.fit_.columns)[0]
+        return mixed_terms(self._weights, [terms(fit.posterior, encoded) for fit in self.fit_.members])
 
     def predict_effect(self, term: str, X: Array, at: Array) -> Predictive:
         """Predictive distribution where one term of the kernel is at encoded rows, and all others at one row.
@@ -161,9 +179,14 @@ class Predicting(FramedOutput):
             check_whole(n_samples, "n_samples", 0)
             rng = np.random.default_rng(random_state)
             encoded, _ = inputs_of(self, X, self.fit_.columns)
-            latent = joint_draws(self.posterior_, encoded, n_samples, rng)
-            shift = predictive.latent_mean - self.posterior_.latent(encoded)[0]  # offset and origin
-            draws = self.family_.sample(latent + shift, rng, predictive.trials)
+            shift = predictive.components[0][1].latent_mean - self.posterior_.latent(encoded)[0]  # offset and origin
+            parts = []
+            members = self.fit_.members
+            counts = [n_samples] if len(members) == 1 else rng.multinomial(n_samples, self._weights)
+            for fit, count in zip(members, counts):
+                latent = joint_draws(fit.posterior, encoded, int(count), rng)
+                parts.append(fit.family.sample(latent + shift, rng, predictive.trials))
+            draws = np.concatenate(parts) if len(parts) == 1 else rng.permutation(np.concatenate(parts))
         return self._labelled(np.moveaxis(draws, 1 if is_dask(X) else 0, -1))
 
     def log_predictive_density(self, X: Any, y: Any, *, offset: Any = None) -> Array:

@@ -103,8 +103,8 @@ class Family(BaseEstimator, ABC):
     """True if an observation is counts out of a known number of trials, which predictions then take as ``trials``."""
     finite: ClassVar[bool] = False
     """True if y is a class: it takes finitely many values, and `moment` gives their probabilities."""
-    contrasts: ClassVar[bool] = False
-    """True if only differences between the latents matter: integrals over them have one dimension less."""
+    shift_invariant: ClassVar[bool] = False
+    """Whether log p is the same when a constant is added to all latents of a row."""
     expansion_ridge: ClassVar[float] = 1.0
     """Precision of the Gaussian about zero that keeps the default `expansion` finite."""
     log_unit: float = 0.0

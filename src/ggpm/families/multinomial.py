@@ -39,7 +39,7 @@ class Multinomial(Family):
 
     latent_dim = 0
     countable = True
-    contrasts = True
+    shift_invariant = True
 
     @property
     def support(self) -> Support:

@@ -21,7 +21,7 @@ class Wrapped(Family):
         self.base = base
         self.latent_dim = base.latent_dim
         self.finite, self.countable = base.finite, base.countable  # type: ignore[misc]
-        self.contrasts = base.contrasts  # type: ignore[misc]
+        self.shift_invariant = base.shift_invariant  # type: ignore[misc]
 
     def has(self, name: str) -> bool:
         # closed forms that the wrapper does not pass on are none

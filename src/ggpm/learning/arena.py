@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ggpm.families.base import Family
 from ggpm.families.weighted import Weighted
+from ggpm.fields.base import Approximation
 from ggpm.kernels.candidates import Ingredients, Recipe, transferred
 from ggpm.learning.cavities import LEARNED, log_densities, without_blocks
 from ggpm.learning.objective import Evidence, WarmObjective, search
@@ -109,16 +110,19 @@ class Arena:
                 wanted = self.roles(recipe, start)
                 start = transferred(known, self.roles(parent.recipe, known), start, wanted)
         try:
-            found = search(WarmObjective(part), start, max_iter=max_iter, ftol=CLIMB_FTOL)
-            part = part.at(found.theta)
-            approximation = part.infer()
-            block = None if self.block is None else self.block[rows]
-            family, y = part.family, part.field.y  # type: ignore[attr-defined]
-            if block is None and not isinstance(family, Weighted):
-                loo = log_densities(approximation, LEARNED)
-            else:
-                loo = without_blocks(approximation, np.arange(len(rows)) if block is None else block)
+            with np.errstate(all="ignore"):  # a step that goes too far is one to retreat from
+                found = search(WarmObjective(part), start, max_iter=max_iter, ftol=CLIMB_FTOL)
+                part = part.at(found.theta)
+                approximation = part.infer()
+                loo = self._without(approximation, rows)
         except np.linalg.LinAlgError:
             return None
+        family, y = part.family, part.field.y  # type: ignore[attr-defined]
         weight = family.split(y)[1] if isinstance(family, Weighted) else np.ones(len(rows))
         return Entry(recipe, part, rows, found, loo, approximation.log_evidence, weight, time.perf_counter() - began)
+
+    def _without(self, approximation: Approximation, rows: Rows) -> Array:
+        """Log density of each row without its block."""
+        if self.block is None and not isinstance(self.pool.family, Weighted):
+            return log_densities(approximation, LEARNED)
+        return without_blocks(approximation, np.arange(len(rows)) if self.block is None else self.block[rows])

@@ -11,17 +11,13 @@ of the other rows do not depend on row i; for Laplace and variational inference 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ggpm.data.rows import batches
 from ggpm.data.text import Hint, Message
-from ggpm.families.base import Family
 from ggpm.families.curvature import Diagonal, Outer
-from ggpm.families.special.quadrature import matched_nodes
+from ggpm.families.special.adaptive import PRODUCT_MOST, Levels, Rows, climb, first_levels, groups, sparse_levels
 from ggpm.families.weighted import unweighted
 from ggpm.fields.base import Approximation
 from ggpm.fields.dense.field import Cotangent
@@ -31,9 +27,11 @@ from ggpm.sites.expectations import cholesky_pullback, place
 
 Array = NDArray[np.float64]
 
-# Nodes of the integrals for D > 2 (ACCURACIES) when they are reported, and when they are learned from; with one or two
-# latents they are always "fine".
-REPORTED, LEARNED = "fine", "standard"
+# Densities that are reported, and those that are learned from, sums over nodes whose derivatives are taken too. Two
+# successive rules of a row must agree to so many nats, within so many nodes; above three latents the points of the
+# first quasi-random rule serve, since weights of sparse grids may be negative.
+REPORTED, LEARNED = "reported", "learned"
+AGREEMENT, MOST_NODES = 1e-8, 2**12
 
 
 def cavities(approximation: Approximation) -> tuple[Array, Array]:
@@ -42,24 +40,29 @@ def cavities(approximation: Approximation) -> tuple[Array, Array]:
     return approximation.q.mean - np.einsum("njk,nk->nj", V_c, approximation.q.z), V_c
 
 
-def log_densities(approximation: Approximation, accuracy: str = REPORTED) -> Array:
-    """log p(y_i | y_-i) of every row, (n,)."""
-    return _evaluate(approximation, accuracy, gradient=False)[0]
+def log_densities(approximation: Approximation, which: str = REPORTED) -> Array:
+    """log p(y_i | y_-i) of every row, (n,); rows of some weight count once, as in predictions, when it is reported."""
+    if which == LEARNED:
+        return _evaluate(approximation, gradient=False)[0]
+    p = approximation.process.problem
+    mean, cov = cavities(approximation)
+    family, y = unweighted(p.family, p.y)
+    return log_expected_prob(family, mean + p.offset, cov, y)
 
 
 def log_densities_and_cotangent(approximation: Approximation) -> tuple[Array, Cotangent]:
-    """The same, with the derivatives of their sum in the posterior of every row."""
-    values, cotangent = _evaluate(approximation, LEARNED, gradient=True)
+    """Those that are learned from, with the derivatives of their sum in the posterior of every row."""
+    values, cotangent = _evaluate(approximation, gradient=True)
     assert cotangent is not None
     return values, cotangent
 
 
-def _evaluate(approximation: Approximation, accuracy: str, gradient: bool) -> tuple[Array, Cotangent | None]:
+def _evaluate(approximation: Approximation, gradient: bool) -> tuple[Array, Cotangent | None]:
     # Both forms are the same integral. Probabilities are bounded, so nodes of the cavity are safe; densities
     # may be far narrower than the cavity, so there the nodes are those of the posterior, to which the integrand,
     # the likelihood over its own site, is nearly constant.
     form = _at_cavity if approximation.process.problem.family.finite else _at_posterior
-    return form(approximation, accuracy, gradient)
+    return form(approximation, gradient)
 
 
 def _cavity_cov(approximation: Approximation) -> tuple[Array, Array, Array]:
@@ -83,15 +86,11 @@ def _cavity_cov(approximation: Approximation) -> tuple[Array, Array, Array]:
     return V_c, A, log_det
 
 
-def _log_prob_only(family: Family) -> Callable[[Array, Array], tuple[Array, Array]]:
-    return lambda eta, y: (family.log_prob(eta, y), eta)
-
-
 def _cholesky(V: Array) -> Array:
     return np.asarray(np.linalg.cholesky(V), dtype=np.float64)
 
 
-def _at_cavity(approximation: Approximation, accuracy: str, gradient: bool) -> tuple[Array, Cotangent | None]:
+def _at_cavity(approximation: Approximation, gradient: bool) -> tuple[Array, Cotangent | None]:
     q, p = approximation.q, approximation.process.problem
     z = q.z
     V_c, A, _ = _cavity_cov(approximation)
@@ -102,7 +101,7 @@ def _at_cavity(approximation: Approximation, accuracy: str, gradient: bool) -> t
         )
         V_c_bar, phi = None if v_bar is None else Diagonal(v_bar).dense(), np.zeros((1, 0))
     else:
-        values, m_bar, V_c_bar, _, phi = _integrals(approximation, mean, _cholesky(V_c), None, accuracy, gradient)
+        values, m_bar, V_c_bar, _, phi = _integrals(approximation, mean, _cholesky(V_c), None, gradient)
     if not gradient:
         return values, None
     assert V_c_bar is not None
@@ -111,14 +110,14 @@ def _at_cavity(approximation: Approximation, accuracy: str, gradient: bool) -> t
     return values, Cotangent(m_bar, A.swapaxes(1, 2) @ V_c_bar @ A, z_bar, V_c @ V_c_bar @ V_c, phi.sum(axis=0))
 
 
-def _at_posterior(approximation: Approximation, accuracy: str, gradient: bool) -> tuple[Array, Cotangent | None]:
+def _at_posterior(approximation: Approximation, gradient: bool) -> tuple[Array, Cotangent | None]:
     # N(m + t | m_c, V_c) / N(m + t | m, V) = exp(t^T U t/2 - z^T t + c), c = log|I - V U|/2 - z^T V_c z/2
     q = approximation.q
     z, U = q.z, q.U.dense()
     V_c, A, log_det = _cavity_cov(approximation)
     V_c_z = np.einsum("njk,nk->nj", V_c, z)
     R = _cholesky(q.marginals.dense())
-    values, m_bar, V_bar, moments, phi = _integrals(approximation, q.mean, R, (z, U), accuracy, gradient)
+    values, m_bar, V_bar, moments, phi = _integrals(approximation, q.mean, R, (z, U), gradient)
     values = values + 0.5 * log_det - 0.5 * np.sum(z * V_c_z, axis=1)
     if not gradient:
         return values, None
@@ -129,38 +128,47 @@ def _at_posterior(approximation: Approximation, accuracy: str, gradient: bool) -
     return values, Cotangent(m_bar, V_bar, -t - V_c_z, U_bar, phi.sum(axis=0))
 
 
-def _integrals(
-    approximation: Approximation, mean: Array, R: Array, site: tuple[Array, Array] | None, accuracy: str, gradient: bool
-):
+def _integrals(approximation: Approximation, mean: Array, R: Array, site: tuple[Array, Array] | None, gradient: bool):
     """log sum_s w_s p(y | m + t_s) [exp(t^T U t/2 - z^T t)], t_s = R x_s, and its derivatives, row by row."""
     p = approximation.process.problem
     n, D = p.shape
-    x, w = matched_nodes(D, "fine" if D <= 2 else accuracy)
-    values, m_bar, R_bar = np.empty(n), np.zeros((n, D)), np.zeros((n, D, D))
-    t_mean, t_square = np.zeros((n, D)), np.zeros((n, D, D))
+
+    def exponent(rows: Rows, eta: Array, log_p: Array) -> tuple[Array, Array, Array]:
+        """What is summed, its gradient in eta beside u, and t, for nodes eta (S, k, D)."""
+        t = eta - mean[rows] - p.offset[rows]
+        g = np.where(np.isfinite(log_p), log_p, -np.inf)
+        if site is None:
+            return g, np.zeros_like(t), t
+        z, U = site[0][rows], site[1][rows]
+        Ut = np.einsum("njk,snk->snj", U, t, optimize=True)
+        return g + np.sum(t * (0.5 * Ut - z), axis=-1), Ut - z, t
+
+    def sums(levels: Levels, rows: Rows) -> Array:
+        out = np.empty(len(rows))
+        for part, x, w in groups(levels, D, rows):
+            eta = place(p, mean, R, x, part)
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                log_p = p.family.log_prob(eta, p.y[part])
+            out[np.searchsorted(rows, part)] = logsumexp(exponent(part, eta, log_p)[0], axis=0, b=w[:, None])
+        return out
+
+    everything, few = np.arange(n), D <= PRODUCT_MOST
+    levels = first_levels(R) if few else np.full((n, 1), len(sparse_levels(D)))
+    values, _, levels = climb(sums, levels, D, lambda *_: AGREEMENT, np.full(n, few), MOST_NODES)
+    m_bar, R_bar, t_mean, t_square = np.zeros((n, D)), np.zeros((n, D, D)), np.zeros((n, D)), np.zeros((n, D, D))
     phi = np.zeros((n, p.family.log_hyper.size))
-    for rows in batches(n, x.size * max(1, phi.shape[1])):
+    for rows, x, w in groups(levels, D, everything, width=2 + phi.shape[1]) if gradient else ():
         eta = place(p, mean, R, x, rows)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            g, u = (p.family.log_prob_and_u if gradient else _log_prob_only(p.family))(eta, p.y[rows])
-        g = np.where(np.isfinite(g), g, -np.inf)
-        if site is not None:
-            t = eta - mean[rows] - p.offset[rows]
-            z, U = site[0][rows], site[1][rows]
-            Ut = np.einsum("njk,snk->snj", U, t, optimize=True)
-            g = g + np.sum(t * (0.5 * Ut - z), axis=-1)
-        g = g + np.log(w)[:, None]
-        values[rows] = logsumexp(g, axis=0)
-        if not gradient:
-            continue
-        share = np.exp(g - values[rows])  # (S, rows)
+            log_p, u = p.family.log_prob_and_u(eta, p.y[rows])
+        g, more, t = exponent(rows, eta, log_p)
+        share = w[:, None] * np.exp(g - values[rows])  # (S, rows)
         used = share > 0
         u = share[..., None] * (u if used.all() else np.where(used[..., None], u, 0.0))
         m_bar[rows] = u.sum(axis=0)
-        if site is not None:
-            u = u + share[..., None] * (Ut - z)
-            t_mean[rows] = np.einsum("sn,snj->nj", share, t)
-            t_square[rows] = np.einsum("snj,snk->njk", share[..., None] * t, t, optimize=True)
+        u = u + share[..., None] * more
+        t_mean[rows] = np.einsum("sn,snj->nj", share, t)
+        t_square[rows] = np.einsum("snj,snk->njk", share[..., None] * t, t, optimize=True)
         R_bar[rows] = np.einsum("snj,sk->njk", u, x, optimize=True)
         if phi.shape[1]:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

@@ -10,7 +10,8 @@ Rules that depend on the covariance climb the evidence lower bound in the natura
 
     bound = sum_i E_q[log p_i] - KL(q || prior),    KL = 1/2 (m^T K^-1 m - sum_i <U_i, V_ii> + log|I + U K|).
 
-Either search goes uphill only: a step is taken whole, or halved until the objective rises.
+Either search goes uphill only: a step is taken whole, or halved until the objective rises. At the end of the second,
+steps that gain less than its sums are exact to are taken within that error.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ STALLED = 1e-10
 ROUNDED = 1e-5
 IDLE = 8  # steps without coming closer by 30 % after which rounding is taken to have stopped it
 HALVINGS = 30  # of a natural-gradient step: the shortest is 2e-9 of it
+FEW = 3  # of one that gains less than the error of the sums over nodes: shorter ones gain nothing that can be seen
 # A bound so many nats per row below Laplace's evidence is no start: sites with so much more precision are tried too.
 FAR, NARROWER = 1.0, (0.1, 1.0, 10.0)
 MEMORY = 8  # steps that the extrapolation looks at: each is a column of a least-squares problem and two copies of q
@@ -293,6 +295,8 @@ class _Bound:
     def advance(self) -> bool:
         state, process = self.state, self.process
         floor = state.bound - ROUNDING_OF_BOUND * state.size - process.uncertainty(state.q)
+        # the bound is stationary: steps whose square is below the error of its sums gain less than that error
+        small = self.change**2 <= self.rule.wobble
         target = process.target(state.look, state.q)
         better = process.coupled_target(self.rule, state.look, state.q)
         ahead = target if better is None else better
@@ -308,8 +312,12 @@ class _Bound:
             step = line_search(self._trials([(1.0, better)]), floor, 0.0)
         if step is None:
             # the natural gradient itself: some step along it must lead upwards, a shorter one than one just refused
-            lengths = 0.5 ** np.arange(0 if better is None else 1, HALVINGS)
+            lengths = 0.5 ** np.arange(0 if better is None else 1, FEW if small else HALVINGS)
             step = line_search(self._trials((t, _mixed(state.natural, target, t)) for t in lengths), floor, 0.0)
+        if step is None and small:
+            # a row has as many nodes as its own error asks for, and a state that asked for others may look too good
+            floor -= self.rule.wobble * process.shape[0]
+            step = line_search(self._trials([(1.0, ahead)]), floor, 0.0)
         if step is None:
             self.there = self.change <= ROUNDED
             return False

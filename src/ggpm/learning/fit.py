@@ -59,6 +59,10 @@ class Fit:
     """Name of the offset that the rows were fitted with ("offset" where it came without one); None: there was none."""
     search: SearchTable | None = None
     """Kernels that were tried; None where one was given."""
+    weight: float = 1.0
+    """In the average of this and `others`: the largest."""
+    others: tuple[Fit, ...] = ()
+    """Fits of the same rows with other kernels or hyperparameters, averaged with this one in predictions."""
     found: Approximation | None = field(default=None, repr=False, compare=False)
     """The approximation behind the posterior, while it is at hand; never stored."""
 
@@ -89,9 +93,15 @@ class Fit:
         """The approximation behind the posterior, computed again from the rows if it is not at hand."""
         return self.evidence.infer() if self.found is None else self.found.process.renewed(self.found)
 
+    @property
+    def members(self) -> tuple[Fit, ...]:
+        """Fits whose predictions are averaged, by their weights: this one first."""
+        return (self, *self.others)
+
     def without_rows(self) -> Fit:
         """The same for predictions alone: small where the posterior is."""
-        return replace(self, evidence=self.evidence.with_field(RowsNotStored()), found=None)
+        others = tuple(other.without_rows() for other in self.others)
+        return replace(self, evidence=self.evidence.with_field(RowsNotStored()), found=None, others=others)
 
 
 class RowsNotStored(Field):
@@ -140,7 +150,7 @@ class SearchOutcome:
         return Fit(
             self.evidence, approximation.process.posterior(approximation), value, self.n_iter,
             bool(approximation.converged and self.converged), columns, target, notes, offset, self.search,
-            approximation,
+            found=approximation,
         )  # fmt: skip
 
 

@@ -19,7 +19,8 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,7 @@ from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.fields.neighbours import Neighbours
 from ggpm.fields.neighbours.field import NeighboursField
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
+from ggpm.learning.contest import SearchTable, Trial
 from ggpm.learning.fit import Fit, RowsNotStored
 from ggpm.learning.objective import Evidence
 from ggpm.persistence.packing import LoadError, check_classes, known_classes, names_users, pack, require, unpack
@@ -101,12 +103,39 @@ def save(model: Any, path: str | os.PathLike) -> None:
         temporary.write_bytes(content)
 
 
+# What fits that are averaged have each for itself.
+OF_A_MEMBER = {
+    "family", "weighted", "partial", "kernels", "inference", "posterior", "curvature", "log_evidence", "n_iter",
+    "converged", "weight", "neighbours",
+}  # fmt: skip
+
+
 def _serialise(model: Any) -> bytes:
     from safetensors.numpy import save as to_bytes
 
+    document, arrays = _written(model, model.fit_)
+    others = []
+    for k, other in enumerate(model.fit_.others):
+        written, more = _written(model, other)
+        others.append({name: value for name, value in written.items() if name in OF_A_MEMBER})
+        arrays |= {f"{k}/{name}": a for name, a in more.items()}
+    if others:
+        document |= {"others": others, "format": FORMAT}
+    if model.fit_.search is not None:
+        document["search"] = [asdict(trial) for trial in model.fit_.search]
+    if names_users(document):  # which version 0.1 would look for by another name
+        document["format"] = FORMAT
+    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
+    contiguous = {name: np.ascontiguousarray(a, dtype=np.float64) for name, a in arrays.items()}
+    content = to_bytes(contiguous, metadata={"ggpm": text})
+    digest = hashlib.sha256(content).hexdigest()
+    return content.replace(ZERO_DIGEST.encode(), digest.encode(), 1)
+
+
+def _written(model: Any, fit: Fit) -> tuple[dict[str, Any], dict[str, NDArray]]:
+    """The document and the arrays of one fit."""
     from ggpm import __version__
 
-    fit: Fit = model.fit_
     posterior = fit.posterior
     field: Any = fit.evidence.field
     near = None
@@ -140,6 +169,7 @@ def _serialise(model: Any) -> bytes:
         "log_evidence": float(fit.log_evidence),
         "n_iter": int(fit.n_iter),
         "converged": bool(fit.converged),
+        "weight": float(fit.weight),
         "feature_names": None if fit.columns.names is None else list(fit.columns.names),
         "columns": _packed_columns(fit.columns),
         "offset": fit.offset,
@@ -149,13 +179,7 @@ def _serialise(model: Any) -> bytes:
     }
     if near is not None:
         document["neighbours"] = near
-    if names_users(document):  # which version 0.1 would look for by another name
-        document["format"] = FORMAT
-    text = json.dumps(document, allow_nan=False, separators=(",", ":"))
-    contiguous = {name: np.ascontiguousarray(a, dtype=np.float64) for name, a in arrays.items()}
-    content = to_bytes(contiguous, metadata={"ggpm": text})
-    digest = hashlib.sha256(content).hexdigest()
-    return content.replace(ZERO_DIGEST.encode(), digest.encode(), 1)
+    return document, arrays
 
 
 # ---- loading -----------------------------------------------------------------------------------------------------
@@ -222,6 +246,33 @@ def _restore(content: bytes, length: int, own: tuple[tuple[type, ...], tuple[typ
     if kind is None:
         raise LoadError(f"unknown estimator {document['estimator']!r}.")
 
+    params: Any = document.get("params")
+    require(isinstance(params, dict), "params must be a mapping")
+    allowed = set(kind._get_param_names())
+    require(set(params) <= allowed, f"unknown parameters {sorted(set(params) - allowed)}")
+    main = _restored(document, arrays, kind, known)
+    others = []
+    listed: Any = document.get("others", [])
+    require(isinstance(listed, list) and all(isinstance(entry, dict) for entry in listed), "others must be documents")
+    for k, entry in enumerate(listed):
+        require(set(entry) <= OF_A_MEMBER, "another fit has entries that are not known")
+        its = {name: arrays.pop(name) for name in list(arrays) if name.startswith(f"{k}/")}
+        its = {name.partition("/")[2]: a for name, a in its.items()}
+        others.append(_restored(document | entry, its, kind, known))
+        require(not its, f"unknown arrays {sorted(its)}")
+    require(not arrays, f"unknown arrays {sorted(arrays)}")
+    weights = [fit.weight for fit in (main, *others)]
+    right = all(w > 0 for w in weights) and abs(sum(weights) - 1.0) < 1e-6
+    require(right or (not others and "weight" not in document), "weights must be positive, with sum one")
+    fit = replace(main, others=tuple(others), search=_search(document))
+    _try_out(fit)
+    return kind.from_fit({name: unpack(value, known) for name, value in params.items()}, fit)
+
+
+def _restored(
+    document: dict[str, Any], arrays: dict[str, NDArray], kind: Any, known: Mapping[str, Mapping[str, type]]
+) -> Fit:  # fmt: skip
+    """The fit that a document tells of; arrays that it uses are taken out."""
     family = unpack(document.get("family"), known)
     require(isinstance(family, Family) and type(family.latent_dim) is int, "family must be a family")
     packed: Any = document.get("kernels")
@@ -238,17 +289,12 @@ def _restore(content: bytes, length: int, own: tuple[tuple[type, ...], tuple[typ
         posterior, field = _neighbours(document, arrays, family, kernels, known)
     else:
         posterior, field = _exact(_text(document, "curvature"), arrays, family, kernels)
-    require(not arrays, f"unknown arrays {sorted(arrays)}")
     features = posterior.inputs.shape[1]
 
-    params: Any = document.get("params")
-    require(isinstance(params, dict), "params must be a mapping")
-    allowed = set(kind._get_param_names())
-    require(set(params) <= allowed, f"unknown parameters {sorted(set(params) - allowed)}")
     names = _names(document, "feature_names", features)
     frame = document.get("target_kind")
     classes = _classes(kind, unpack(document.get("classes"), known), family)
-    fit = Fit(
+    return Fit(
         Evidence(_likelihood(family, document), kernels, field, method),
         posterior,
         _number(document, "log_evidence"),
@@ -257,9 +303,21 @@ def _restore(content: bytes, length: int, own: tuple[tuple[type, ...], tuple[typ
         Columns(features, None if names is None else tuple(names), _columns(document, names, features, known)),
         Target(_names(document, "target_names", None), frame if frame in ("pandas", "polars") else None, classes),
         offset=_text(document, "offset") if document.get("offset") is not None else None,
+        weight=_number(document, "weight") if "weight" in document else 1.0,
     )
-    _try_out(fit)
-    return kind.from_fit({name: unpack(value, known) for name, value in params.items()}, fit)
+
+
+def _search(document: dict[str, Any]) -> SearchTable | None:
+    """The table of kernels that were tried; None for files that say nothing of it."""
+    trials: Any = document.get("search")
+    if trials is None:
+        return None
+    types = get_type_hints(Trial)
+    require(isinstance(trials, list), "search must be a list")
+    for trial in trials:
+        require(isinstance(trial, dict) and set(trial) == set(types), "a trial has other entries")
+        require(all(type(trial[name]) is kind for name, kind in types.items()), "a trial has values of other types")
+    return SearchTable(tuple(Trial(**trial) for trial in trials))
 
 
 def _likelihood(family: Family, document: dict[str, Any]) -> Family:

@@ -13,6 +13,7 @@ from ggpm.plotting.checks import (
     plot_compare,
     plot_evidence,
     plot_pit,
+    plot_search,
 )
 from ggpm.plotting.classes import plot_class_map, plot_ordinal
 from ggpm.plotting.compositions import plot_ternary, plot_ternary_density
@@ -34,6 +35,7 @@ __all__ = [
     "plot_ordinal",
     "plot_pit",
     "plot_polar",
+    "plot_search",
     "plot_ternary",
     "plot_ternary_density",
 ]

@@ -183,3 +183,29 @@ def plot_compare(table: Any, *, ax: Any = None) -> Any:
     ax.set(yticks=place, yticklabels=table.index.tolist(), ylim=(len(table) - 0.5, -0.5))
     ax.set_xlabel("log predictive density, difference from the best (nats)")
     return ax
+
+
+def plot_search(model: Any, *, ax: Any = None) -> Any:
+    """The kernels that were tried for ``kernel=None``: their scores on the last rung, the winner dark.
+
+    Examples
+    --------
+    >>> import numpy as np, ggpm
+    >>> x = np.arange(12.0)
+    >>> plot_search(ggpm.GGPRegressor("poisson").fit(x[:, None], x)).get_xlabel()
+    'score, difference from the best (nats per row)'
+    """
+    table = model.fit_.search
+    if table is None:
+        raise ValueError("no kernels were tried: that is done by fit with kernel=None and an optimizer.")
+    most = max(trial.rows for trial in table)
+    last = [trial for trial in table if trial.rows == most]
+    ax = axes_for(ax, figsize=(6.0, 1.2 + 0.3 * len(last)))
+    place, best = np.arange(len(last)), max(trial.score for trial in last)
+    colours = [MEAN if trial.name == table.winner else BAND for trial in last]
+    ax.axvline(0.0, color="0.35", lw=0.9, ls="--")
+    ax.scatter([trial.score - best for trial in last], place, c=colours, s=60, zorder=3)
+    ax.set(yticks=place, yticklabels=[trial.name for trial in last], ylim=(len(last) - 0.5, -0.5))
+    ax.set_xlabel("score, difference from the best (nats per row)")
+    ax.set_title(f"{most} rows", loc="left", fontsize="medium")
+    return ax

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm.data.rows import batches
 from ggpm.families.support import Circle
 from ggpm.prediction.nodes import Rows, hermite, latent_nodes, mixture_density
 
@@ -195,6 +196,10 @@ def circular_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
     >>> [table.cdf(np.array([0.0])).round(12) for _, table in circular_tables(one)]
     [array([0.5])]
     """
+    if len(p.components) > 1:
+        for some in batches(len(p), TOGETHER):
+            yield np.arange(len(p))[some], _mixed(p.rows(some))
+        return
     made: dict[int, list[tuple[Rows, CircularTable]]] = {size: [] for size in SIZES}
     for rows, size, table in _tables(p):
         # nodes come for some rows at a time, and answers are cheaper for many at once
@@ -223,8 +228,7 @@ def _tables(p: Predictive) -> Iterator[tuple[Rows, int, CircularTable]]:
         coarse = p.latent_mean[rows, None] + few @ root[rows].swapaxes(1, 2)
         moment = np.einsum("s,ksj->kj", share, p.family.moment(coarse))
         centre, length = np.arctan2(moment[:, 1], moment[:, 0]), np.hypot(moment[:, 0], moment[:, 1])
-        # tan(half the spread), from E[1 - cos] = 1 - length; 1 leaves the grid even. Somewhat wider than the density.
-        scale = np.minimum(1.0, 3.0 * np.sqrt(np.maximum(1.0 - length, 1e-16) / 2.0))
+        scale = _stretch(length)
         todo = np.arange(len(rows))
         for size in SIZES:
             some = weights if len(weights) == 1 else weights[todo]
@@ -240,22 +244,55 @@ def _tables(p: Predictive) -> Iterator[tuple[Rows, int, CircularTable]]:
                 break
 
 
+def _stretch(length: Array) -> Array:
+    """Scales of tables of angles whose moments have these lengths: somewhat wider than the density, 1 is even."""
+    # tan(half the spread), from E[1 - cos] = 1 - length
+    return np.minimum(1.0, 3.0 * np.sqrt(np.maximum(1.0 - length, 1e-16) / 2.0))
+
+
+def _mixed(p: Predictive) -> CircularTable:
+    """The table of a mixture, from the densities of its parts' tables on a grid of its own."""
+    made = [(w, list(circular_tables(part))) for w, part in p.components]
+    moment = p._moment()
+    centre, scale = np.arctan2(moment[:, 1], moment[:, 0]), _stretch(np.hypot(moment[:, 0], moment[:, 1]))
+    for size in SIZES:
+        theta, slope = _grid(centre, scale, size)
+        density = np.zeros_like(theta)
+        for w, tables in made:
+            for rows, table in tables:
+                for g in range(size):
+                    density[rows, g] += w * np.exp(table.log_density(theta[rows, g]))
+        mean, series = _fourier(density * slope, theta)
+        if np.abs(series[:, -(size // 8) :]).max() < TAIL:
+            break
+    return CircularTable(centre, scale, mean, series)
+
+
+def _grid(centre: Array, scale: Array, size: int) -> tuple[Array, Array]:
+    """Angles (m, size) of an even grid in t, and their derivatives in t."""
+    t = 2 * np.pi * np.arange(size) / size - np.pi
+    c, s, a = np.cos(0.5 * t), np.sin(0.5 * t), scale[:, None]
+    return centre[:, None] + 2.0 * np.arctan2(a * s, c), a / (c * c + (a * s) ** 2)
+
+
+def _fourier(density: Array, theta: Array) -> tuple[Array, NDArray[np.complex128]]:
+    """Mean directions, and Fourier series, normalised, of densities in t on a grid."""
+    mean = np.angle(np.einsum("kg,kg->k", density, np.exp(1j * theta)))
+    series = np.fft.rfft(density, axis=1)[:, : density.shape[1] // 2 + 1]
+    series[:, -1] = 0.0
+    return mean, series / (2 * np.pi * series[:, :1].real)
+
+
 def _series(
     p: Predictive, eta: Array, weights: Array, centre: Array, scale: Array, size: int
 ) -> tuple[Array, NDArray[np.complex128]]:
     """Mean directions, and Fourier series of the densities in t, normalised."""
     circle = cast(Circle, p.family.support)
-    t = 2 * np.pi * np.arange(size) / size - np.pi
-    c, s, a = np.cos(0.5 * t), np.sin(0.5 * t), scale[:, None]
-    theta = centre[:, None] + 2.0 * np.arctan2(a * s, c)
+    theta, slope = _grid(centre, scale, size)
     density = np.empty_like(theta)
     step = max(1, TABLE_DOUBLES // (eta.shape[1] * size))
     for start in range(0, len(eta), step):
         some = slice(start, start + step)
         share = weights if len(weights) == 1 else weights[some]
         density[some] = mixture_density(p.family, eta[some], share, circle.from_radians(theta[some]))
-    density *= a / (c * c + (a * s) ** 2)
-    mean = np.angle(np.einsum("kg,kg->k", density, np.exp(1j * theta)))
-    series = np.fft.rfft(density, axis=1)[:, : size // 2 + 1]
-    series[:, -1] = 0.0
-    return mean, series / (2 * np.pi * series[:, :1].real)
+    return _fourier(density * slope, theta)

@@ -56,7 +56,7 @@ def category_quantiles(p: Predictive, trials: Array, tails: tuple[float, ...]) -
 
 def _count(p: Predictive, trials: Array) -> Array:
     """About how many nodes a row has: twelve for each direction, and more where its latent is wide."""
-    root = latent_root(p.latent_mean, p.latent_cov, p.family.contrasts)[1]
+    root = latent_root(p.latent_mean, p.latent_cov, p.family.shift_invariant)[1]
     sd = np.sqrt(np.sum(root**2, axis=1))
     return np.prod(12.0 * np.hypot(1.0, 0.5 * np.sqrt(trials)[:, None] * sd), axis=1)
 
@@ -65,7 +65,7 @@ def _tables(p: Predictive, trials: Array) -> Iterator[tuple[Rows, Array]]:
     """Rows, and distribution functions of the counts in every category at 0, 1, ..., (k, d, most trials + 1)."""
     if not len(p):
         return
-    mean, root = latent_root(p.latent_mean, p.latent_cov, p.family.contrasts)
+    mean, root = latent_root(p.latent_mean, p.latent_cov, p.family.shift_invariant)
     U = 0.25 * trials[:, None, None] * np.eye(mean.shape[1])  # the most that counts tell, wherever the latent is
     counts = np.arange(trials.max() + 1.0)
     for rows, eta, weights in latent_nodes(mean, root, U, 4, MOST_NODES, even=True):

@@ -27,6 +27,7 @@ from ggpm.prediction.line import Line, Several, expect
 from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.parts import PartTable, part_tables
 from ggpm.prediction.regions import interior, log_density
+from ggpm.prediction.roots import integers_between, values_between
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
@@ -58,6 +59,8 @@ class Ordered:
     # ---- distribution function ---------------------------------------------------------------------------------
     def cdf(self, p: Predictive, encoded: Array) -> Array:
         """P(Y <= y)."""
+        if len(p.components) > 1:
+            return np.sum([w * self.cdf(part, encoded) for w, part in p.components], axis=0)
         cdf, normal = self.cdf_given_latent(p), p._normal()
         if normal is not None:
             mean, sd = normal
@@ -99,21 +102,47 @@ class Ordered:
 
     def steps(self, p: Predictive, encoded: Array) -> tuple[Array, Array]:
         """P(Y < y) and P(Y <= y) of whole numbers."""
+        if len(p.components) > 1:
+            return _mixed_steps(self, p, encoded)
         self.cdf_given_latent(p)
         return self._line(p).steps(slice(None), encoded)
 
     def quantile(self, p: Predictive, q: float) -> Array:
         """The q-quantile, as the user has it."""
+        return p.family.decode(self._encoded_quantile(p, q))
+
+    def _encoded_quantile(self, p: Predictive, q: float) -> Array:
+        """The q-quantile, as the family encodes y."""
+        if len(p.components) > 1:
+            return self._mixed_quantile(p, q)
         normal = p._normal()
         if normal is not None:
             mean, sd = normal
-            return p.family.decode(mean + sd * ndtri(q))
+            return mean + sd * ndtri(q)
         self.cdf_given_latent(p)
         if p.family.has("part_log_prob"):
-            return p.family.decode(self._from_parts(p, lambda table, rows: table.quantile(q)))
-        if p.family.support.atoms:
-            return self._past_atoms(p, q)
-        return p.family.decode(self._line(p).quantile(q))
+            return self._from_parts(p, lambda table, rows: table.quantile(q))
+        return self._past_atoms(p, q) if p.family.support.atoms else self._line(p).quantile(q)
+
+    def _mixed_quantile(self, p: Predictive, q: float) -> Array:
+        """The q-quantile of a mixture lies between those of its parts."""
+        ends = [self._encoded_quantile(part, q) for _, part in p.components]
+        low, high = np.min(ends, axis=0), np.max(ends, axis=0)
+        if p.family.support.integer:
+            return integers_between(lambda k: self.steps(p, k)[1], q, low, high)
+        return values_between(self._mixed_cdf(p), q, low, high)
+
+    def _mixed_cdf(self, p: Predictive) -> Callable[[Array], Array]:
+        """The distribution function of a mixture, with tables of parts made once."""
+        if not p.family.has("part_log_prob"):
+            return lambda z: np.reshape(self.cdf(p, z), z.shape)
+        made = [(w, list(part_tables(part))) for w, part in p.components]
+
+        def cdf(z: Array) -> Array:
+            of_parts = (gather(len(p), ((rows, table.cdf(z[rows])) for rows, table in tables)) for _, tables in made)
+            return np.sum([w * F for (w, _), F in zip(made, of_parts)], axis=0)
+
+        return cdf
 
     def _past_atoms(self, p: Predictive, q: float) -> Array:
         """Quantiles of numbers some of which have a probability of their own, across which the cdf jumps."""
@@ -137,10 +166,10 @@ class Ordered:
     def interval(self, p: Predictive, level: float) -> NDArray:
         """Credible region of the level."""
         tails = (1 - level) / 2, (1 + level) / 2
-        if p.family.has("part_log_prob"):
+        if p.family.has("part_log_prob") and len(p.components) == 1:
             both = lambda table, rows: np.stack([table.quantile(t) for t in tails], axis=-1)  # noqa: E731
             return p.family.decode(self._from_parts(p, both))
-        if p.family.has("cdf"):
+        if p.family.has("cdf") or p.family.has("part_log_prob"):
             return np.stack([p.quantile(t) for t in tails], axis=-1)
         return self._interval_of_draws(p, tails)
 
@@ -211,14 +240,26 @@ class Ordered:
         return columns
 
 
+def _mixed_steps(kind: Ordered, p: Predictive, encoded: Array) -> tuple[Array, Array]:
+    found = [(w, kind.steps(part, encoded)) for w, part in p.components]
+    before, upto = (np.sum([w * pair[k] for w, pair in found], axis=0) for k in (0, 1))
+    return before, upto
+
+
 class Shares(Ordered):
     """Counts out of a number of trials. Their region is that of the counts; without trials there is only a share."""
 
     def steps(self, p: Predictive, encoded: Array) -> tuple[Array, Array]:
+        if len(p.components) > 1:
+            return _mixed_steps(self, p, encoded)
         self.cdf_given_latent(p)
         return replace(self._line(p), trials=encoded.sum(axis=1)).steps(slice(None), encoded[:, 0])
 
     def quantile(self, p: Predictive, q: float) -> Array:
+        if len(p.components) > 1:
+            ends, trials = [self.quantile(part, q) for _, part in p.components], self._trials(p)
+            steps = lambda k: self.steps(p, np.stack([k, trials - k], axis=-1))[1]  # noqa: E731
+            return integers_between(steps, q, np.min(ends, axis=0), np.max(ends, axis=0))
         self.cdf_given_latent(p)
         return replace(self._line(p), trials=self._trials(p)).quantile(q)
 
@@ -236,7 +277,7 @@ class Shares(Ordered):
         if p.family.has("cdf"):  # of successes; failures are the other trials
             successes = np.stack([self.quantile(p, t) for t in tails], axis=-1)
             return np.stack([successes, trials[:, None] - successes[:, ::-1]], axis=1)
-        if type(p.family) is not Multinomial:
+        if type(p.family) is not Multinomial or len(p.components) > 1:
             return self._interval_of_draws(p, tails)
         tabled = few_trials(trials) | (p.family.latent_dim <= MOST_SOFTMAX)
         out = np.empty((*p.latent_mean.shape, 2))

@@ -13,11 +13,13 @@ Hyperparameters are those of all rows throughout.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from ggpm.data.checks import as_array, check_whole
 from ggpm.families.base import Family
@@ -27,7 +29,7 @@ from ggpm.fields.base import Approximation
 from ggpm.fields.dense import JointMatrix, KernelMatrices
 from ggpm.fields.dense.field import DenseProcess
 from ggpm.fields.inducing.field import InducingField, InducingProcess
-from ggpm.learning.cavities import cavities, log_densities
+from ggpm.learning.cavities import log_densities
 from ggpm.learning.engine import find
 from ggpm.learning.objective import Evidence
 from ggpm.sites import Problem, Rule
@@ -182,11 +184,7 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
         return LeaveOneOut(values, kept, within=within, observed=family.decode(y), family=family)
     p = a.process.problem
     family, y = unweighted(p.family, p.y)
-    if family is p.family:
-        values = log_densities(a)
-    else:  # the site that is left out counts w times, the density once: they do not cancel in the integral
-        mean, cov = cavities(a)
-        values = log_expected_prob(family, mean + p.offset, cov, y)
+    values = log_densities(a)
     responded = np.zeros(p.shape[0], dtype=bool)
     within = log_expected_prob(family, a.q.mean + p.offset, a.q.marginals.dense(), y)
     counts = _default_neighbours(a) if neighbours is None else (neighbours,)
@@ -203,6 +201,24 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
             if moving.size == 0 or count >= len(values) - 1:
                 break
     return LeaveOneOut(values, responded, within=within, observed=family.decode(y), family=family)
+
+
+def mixed_loo(weights: Array, found: Sequence[LeaveOneOut]) -> LeaveOneOut:
+    """Densities under an average of models: the logarithm of the weighted mean of theirs, row by row.
+
+    >>> one, two = LeaveOneOut(np.log([0.5])), LeaveOneOut(np.log([0.1]))
+    >>> np.exp(mixed_loo([0.5, 0.5], [one, two]).pointwise).round(3)
+    array([0.3])
+    """
+    if len(found) == 1:
+        return found[0]
+
+    def mixed(parts: Sequence[Array]) -> Array:
+        return np.asarray(logsumexp(np.log(weights)[:, None] + np.stack(parts), axis=0))
+
+    within = [loo.within for loo in found]
+    known = None if any(part is None for part in within) else mixed(within)  # type: ignore[arg-type]
+    return replace(found[0], pointwise=mixed([loo.pointwise for loo in found]), within=known)
 
 
 def leave_groups_out(evidence: Evidence, groups: Any, folds: int = 10) -> LeaveOneOut:

@@ -87,6 +87,11 @@ class Predictive:
     def _root(self) -> Array:
         return cholesky_root(self.latent_cov)
 
+    @property
+    def components(self) -> tuple[tuple[float, Predictive], ...]:
+        """Weights and distributions that this is an average of: itself alone, unless it is a `Mixture`."""
+        return ((1.0, self),)
+
     def __len__(self) -> int:
         return len(self.latent_mean)
 
@@ -390,7 +395,7 @@ class Predictive:
             with np.errstate(over="ignore", invalid="ignore"):
                 return function(eta, rows)
 
-        mean, root = latent_root(self.latent_mean, self.latent_cov, self.family.contrasts)
+        mean, root = latent_root(self.latent_mean, self.latent_cov, self.family.shift_invariant)
         value, error = expectation(finite, mean, root, rtol=TOLERANCE, atol=TOLERANCE * scale, next_change=NEXT)
         D, d = root.shape[1:]
         hard = np.flatnonzero(error > HARD * scale) if 1 < d <= PRODUCT_MOST else np.empty(0, dtype=np.intp)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from scipy.special import ndtri
 
 from ggpm.data.checks import check_level
 from ggpm.data.rows import batches
+from ggpm.families.base import Family
 from ggpm.families.special.adaptive import place
 from ggpm.prediction.kinds import Angles, at_atoms
 
@@ -29,12 +31,13 @@ class Parameter:
     predictive: Predictive
     name: str
 
-    def _value(self, eta: Array) -> Array:
-        return self.predictive.family.parameter(self.name, eta)
-
     def mean(self) -> Array:
         """Posterior mean, (m,)."""
-        return self.predictive._expect(lambda eta, rows: self._value(eta))
+
+        def of(part: Predictive) -> Array:
+            return part._expect(lambda eta, rows: part.family.parameter(self.name, eta))
+
+        return np.sum([w * of(part) for w, part in self.predictive.components], axis=0)
 
     def median(self) -> Array:
         """Posterior median, (m,)."""
@@ -49,20 +52,18 @@ class Parameter:
 
     def _quantiles(self, levels: tuple[float, ...]) -> Array:
         p, parts = self.predictive, []
-        points = _latent_points(p.latent_mean.shape[1])
-        for rows in batches(len(p), points.size):
-            value = self._value(place(p.latent_mean[rows], p.cholesky()[rows], points))
+        for rows in batches(len(p), POINTS * p.latent_mean.shape[1]):
+            value = _over_the_latent(p, rows, lambda family, eta: family.parameter(self.name, eta))
             parts.append(np.moveaxis(np.quantile(value, levels, axis=0, method="hazen"), 0, -1))
         return np.concatenate(parts)
 
 
 def mean_interval(p: Predictive, level: float) -> Array:
     """Quantiles of the mean of y given the latent, over the latent; of angles about the mean direction."""
-    points = _latent_points(p.latent_mean.shape[1])
     tails, parts = ((1 - level) / 2, (1 + level) / 2), []
-    for rows in batches(len(p), points.size):
+    for rows in batches(len(p), POINTS * p.latent_mean.shape[1]):
         trials = None if p.trials is None else p.trials[rows]
-        mean = p.family.point(p.family.moment(place(p.latent_mean[rows], p.cholesky()[rows], points), trials))
+        mean = _over_the_latent(p, rows, lambda family, eta: family.point(family.moment(eta, trials)))  # noqa: B023
         if p.family.kind != "angles":
             parts.append(np.moveaxis(np.quantile(mean, tails, axis=0, method="hazen"), 0, -1))
             continue
@@ -73,13 +74,25 @@ def mean_interval(p: Predictive, level: float) -> Array:
     return np.concatenate(parts)
 
 
-def _latent_points(D: int) -> Array:
-    """Standard normal points that fill the space evenly, (POINTS, D): the same every time."""
+def _over_the_latent(p: Predictive, rows: Any, function: Callable[[Family, Array], Array]) -> Array:
+    """Values of a function of the latent at evenly spread points, (S, rows, ...): a part of a mixture has its share."""
+    counts = [(part, round(w * POINTS)) for w, part in p.components]
+    return np.concatenate(
+        [
+            function(part.family, place(part.latent_mean[rows], part.cholesky()[rows], _latent_points(D, count)))
+            for part, count in counts
+            if count and (D := part.latent_mean.shape[1])
+        ]
+    )
+
+
+def _latent_points(D: int, count: int) -> Array:
+    """Standard normal points that fill the space evenly, (count, D): the same every time."""
     if D == 1:
-        return ndtri((np.arange(POINTS) + 0.5) / POINTS)[:, None]
+        return ndtri((np.arange(count) + 0.5) / max(count, 1))[:, None]
     from scipy.stats import qmc
 
-    return ndtri(np.clip(qmc.Sobol(D, seed=0).random(POINTS), 1e-12, 1 - 1e-12))
+    return ndtri(np.clip(qmc.Sobol(D, seed=0).random(POINTS)[:count], 1e-12, 1 - 1e-12))
 
 
 def probability(p: Predictive, low: Any, high: Any) -> Array:

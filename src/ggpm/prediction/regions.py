@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from ggpm.data.checks import check_level, check_whole
 from ggpm.data.rows import batches
@@ -75,7 +76,8 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
         tables = ((rows, table.threshold(level)) for rows, table in circular_tables(predictive))
         threshold = gather(len(predictive), tables) + _log_radians(predictive)
         return HighestDensityRegion(predictive, level, threshold)
-    if predictive.latent_mean.shape[1] == 1 and family.has("cdf") and not family.has("predictive_log_prob"):
+    alone = len(predictive.components) == 1 and predictive.latent_mean.shape[1] == 1
+    if alone and family.has("cdf") and not family.has("predictive_log_prob"):
         line = Line(family, predictive.latent_mean[:, 0], np.sqrt(np.maximum(predictive.latent_cov[:, 0, 0], 0.0)))
         return HighestDensityRegion(predictive, level, line.log_threshold(level))
     threshold = np.empty(len(predictive))
@@ -101,6 +103,9 @@ def log_density(predictive: Predictive, encoded: Array) -> Array:
     One set of nodes serves all y of a row of several latents, which makes this much faster than `Predictive.log_prob`
     for many y at one row and less exact where the density is narrower than the latent's own spread.
     """
+    if len(predictive.components) > 1:
+        found = [np.log(w) + log_density(part, encoded) for w, part in predictive.components]
+        return np.asarray(logsumexp(found, axis=0))
     family = predictive.family
     if family.has("predictive_log_prob") and not family.has("natural"):  # which serves many y at once
         closed = family.predictive_log_prob

@@ -10,6 +10,7 @@ with the z and W of the whole, so that the means add up. Draws over many rows fo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -28,7 +29,17 @@ from ggpm.kernels import Category, On, Scaled, evaluate, summands, used_columns
 from ggpm.kernels.linalg import solve_lower
 from ggpm.prediction.paths import prior_draws, root_of
 
-__all__ = ["joint_covariance", "joint_draws", "root_of", "term_columns", "term_names", "term_shares", "terms", "varied"]
+__all__ = [
+    "joint_covariance",
+    "joint_draws",
+    "mixed_terms",
+    "root_of",
+    "term_columns",
+    "term_names",
+    "term_shares",
+    "terms",
+    "varied",
+]
 
 Array = NDArray[np.float64]
 
@@ -58,6 +69,22 @@ def terms(posterior: Any, X: Array) -> dict[str, tuple[Array, Array]]:
         mean, var = term(posterior, parts, X)
         found[name] = mean, np.sqrt(np.maximum(var, 0.0))  # a variance is never negative: what is below is rounding
     return found
+
+
+def mixed_terms(weights: Array, found: Sequence[dict[str, tuple[Array, Array]]]) -> dict[str, tuple[Array, Array]]:
+    """Mean and standard deviation of terms under an average of models; a term that a model lacks is zero there.
+
+    >>> one, two = {"a": (np.ones((1, 1)), np.zeros((1, 1)))}, {"b": (np.ones((1, 1)), np.zeros((1, 1)))}
+    >>> [(name, mean.item(), sd.item()) for name, (mean, sd) in mixed_terms([0.5, 0.5], [one, two]).items()]
+    [('a', 0.5, 0.5), ('b', 0.5, 0.5)]
+    """
+    out = {}
+    for name in dict.fromkeys(name for terms_ in found for name in terms_):
+        pairs = [(w, *terms_[name]) for w, terms_ in zip(weights, found) if name in terms_]
+        mean = np.sum([w * m for w, m, _ in pairs], axis=0)
+        square = np.sum([w * (s * s + m * m) for w, m, s in pairs], axis=0)
+        out[name] = pairs[0][1:] if len(found) == 1 else (mean, np.sqrt(np.maximum(square - mean * mean, 0.0)))
+    return out
 
 
 def _dense_term(p: DensePosterior, parts: list[sk.Kernel], X: Array) -> tuple[Array, Array]:

@@ -17,12 +17,15 @@ import ggpm
 from ggpm.data import frames
 from ggpm.families.base import Family
 from ggpm.learning import priors
+from ggpm.learning.fit import RowsNotStored
+from ggpm.learning.information import known
 from ggpm.prediction.calibration import calibration
 from ggpm.prediction.kinds import kind_of
 from ggpm.reporting.baselines import baselines
 from ggpm.reporting.words import family_in_words, kernel_in_words, verdict
 
 WORST = 10  # rows that are listed because y was least expected there
+DIAGNOSED = 5000  # rows up to which the posterior is diagnosed: a second or two
 LISTED = 40  # entries of tables whose length the data decide: columns, hyperparameters, notes
 FAR = 0.5  # share of the prior variance that is left where a row is called far from the training rows
 PACKAGES = ("ggpm", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
@@ -104,13 +107,16 @@ def _model(model: Any) -> dict[str, Any]:
     fit = model.fit_
     names = priors.names_of(fit.kernels, fit.evidence.family)
     table = []
-    for name, value, (low, high) in zip(names, fit.theta, fit.evidence.bounds):
+    learned = model.optimizer is not None and not isinstance(fit.evidence.field, RowsNotStored)
+    sure = known(fit.evidence).interval(0.9) if learned and fit.theta.size else np.full((fit.theta.size, 2), np.nan)
+    for name, value, (low, high), ends in zip(names, fit.theta, fit.evidence.bounds, sure):
         # logarithms are kept: of entries such as those of a Cholesky factor or cut points the exponential means nothing
         at = "lower" if np.isclose(value, low) else "upper" if np.isclose(value, high) else ""
         own = name.rpartition("__")[2] == "phi"
         table.append({
             "name": name, "log_value": value, "value": None if own else np.exp(value), "lower": np.exp(low),
-            "upper": np.exp(high), "at_bound": at if low < high else "", "interval": None,
+            "upper": np.exp(high), "at_bound": at if low < high else "",
+            "interval": None if own or np.isnan(ends).any() else np.exp(ends),
         })  # fmt: skip
     return {
         "estimator": type(model).__name__,
@@ -124,7 +130,16 @@ def _model(model: Any) -> dict[str, Any]:
         "hyperparameters": table[:LISTED],
         "hyperparameters_not_listed": max(0, len(table) - LISTED),
         "log_evidence": fit.log_evidence,
+        "gaussian_posterior": _gaussian_posterior(model),
     }
+
+
+def _gaussian_posterior(model: Any) -> list[str]:
+    """Sentences on whether the Gaussian posterior is good enough, where the rows are at hand and not too many."""
+    field = model.fit_.evidence.field
+    if not hasattr(field, "y") or field.n_rows > DIAGNOSED:
+        return []
+    return repr(model.diagnose(draws=1000)).splitlines()
 
 
 def _dispersion(family: Family) -> list[float] | None:

@@ -112,6 +112,11 @@ class Rule(ABC):
         return None
 
     @property
+    def wobble(self) -> float:
+        """Nats per row by which `Sites.value` may differ between two evaluations because its nodes do."""
+        return 0.0
+
+    @property
     def loosened(self) -> Self:
         """The rule for evaluations within a search for hyperparameters, whose end is evaluated anew."""
         return self

@@ -78,7 +78,7 @@ def log_expected_prob(family: Family, mean: Array, cov: Array, y: Array) -> Arra
     out = np.empty(len(mean))
     for start in range(0, len(mean), CHUNK):
         rows = slice(start, start + CHUNK)
-        centre, R = latent_root(mean[rows], cov[rows], family.contrasts)
+        centre, R = latent_root(mean[rows], cov[rows], family.shift_invariant)
         peaks = _peaks(Integrand(family, centre, R, y[rows], np.zeros(len(centre))))
         out[rows] = _nested(peaks, 1) if R.shape[2] == 1 else _by_ladder(peaks)
     return out

@@ -19,10 +19,13 @@ the Hermite series of g.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm.families.base import Family
+from ggpm.families.contrasts import Contrasts, contrasts
 from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals, RankOne
 from ggpm.families.special.adaptive import PRODUCT_MOST, Levels, Rows, expectation, first_levels, groups, raised
 from ggpm.families.special.adaptive import place as place_nodes
@@ -67,7 +70,11 @@ def root(V: Marginals, factorised: bool) -> Array:
 def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
     """Expected log-likelihood of every row under N(mean, R R^T); not-a-number becomes -inf."""
     closed = _closed_form(problem, mean, R)
-    return _by_nodes(problem, mean, R, accuracy) if closed is None else closed
+    if closed is not None or not problem.family.shift_invariant:
+        return _by_nodes(problem, mean, R, accuracy) if closed is None else closed
+    found, A = _by_nodes(*_contrasted(problem, mean, R), accuracy), contrasts(mean.shape[1])
+    U = Blocks(A.T @ found.U.dense() @ A)
+    return Expected(found.value, found.u @ A, U if R.ndim == 3 else U.diagonal(), U.values, found.levels)
 
 
 def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
@@ -136,6 +143,8 @@ def expect_phi(problem: Problem, mean: Array, R: Array, levels: Levels | None) -
 
     if levels is None:
         return expectation(slope, mean + problem.offset, R, rtol=CLOSED_RTOL, atol=CLOSED_RTOL)[0]
+    if problem.family.shift_invariant:
+        problem, mean, R = _contrasted(problem, mean, R)
     out = np.empty((n, p))
     for rows, x, weights in groups(levels, mean.shape[1], width=p):
         out[rows] = _weighted(weights, slope(place(problem, mean, R, x, rows), rows))
@@ -154,7 +163,11 @@ class SiteMap:
         self.problem, self.mean, self.R = problem, mean, R
         closed = _factorised_hook(problem, R)
         self.closed = None if closed is None else closed(mean + problem.offset, R**2, problem.y, second=True)
+        self.contrasts: SiteMap | None = None
         if self.closed is not None:
+            return
+        if getattr(problem.family, "shift_invariant", False):
+            self.contrasts = SiteMap(*_contrasted(problem, mean, R), levels)
             return
         n, D = mean.shape
         # a closed form of E[log p] alone: exact to what the finest rules are
@@ -183,6 +196,10 @@ class SiteMap:
                 np.einsum("nkj,nk->nj", c.d_mean_var, a) - 2.0 * np.einsum("njk,nk->nj", c.d_var_var, B),
             )
         R, D = self.R, a.shape[1]
+        if self.contrasts is not None:
+            (m_bar, V_bar), A = self.contrasts.pullback(*_contrasted_cotangents(a, B)), contrasts(D)
+            whole = A.T @ V_bar @ A
+            return m_bar @ A, whole if R.ndim == 3 else np.einsum("njj->nj", whole)
         if self.second is not None:
             # E[U]_j = -sum_s w u_j x_j / R_j; u and its product with x move by -U and -U x
             moved = np.einsum("njk,nk->nj", self.second, np.concatenate([-a, B / R], axis=1))
@@ -198,6 +215,8 @@ class SiteMap:
 
     def pullback_phi(self, a: Array, B: Array) -> Array:
         """Derivative of <a, E[u]> + <B, E[U]> in the family's hyperparameters, (p,)."""
+        if self.contrasts is not None:
+            return self.contrasts.pullback_phi(*_contrasted_cotangents(a, B))
         p = self.problem
         M_bar = -B / self.R if self.R.ndim == 2 else self._explicit(B)[0]
         total = np.zeros(p.family.log_hyper.size)
@@ -221,6 +240,20 @@ class SiteMap:
         Q_bar = 2.0 * np.tril(P_bar, -1) + P_bar * np.eye(R.shape[-1])
         R_bar = -C.swapaxes(1, 2) @ C_bar @ C.swapaxes(1, 2) + M @ Q_bar.swapaxes(1, 2)
         return np.tril(R @ Q_bar), R_bar
+
+
+def _contrasted(problem: Problem, mean: Array, R: Array) -> tuple[Problem, Array, Array]:
+    """Problem, means (n, D - 1) and Cholesky factors of the contrasts, for R as in `expect`."""
+    A, family = contrasts(mean.shape[1]), cast(Family, Contrasts(problem.family))
+    half = A @ R if R.ndim == 3 else A * R[:, None, :]
+    centre, V = (mean + problem.offset) @ A.T, Blocks(half @ half.swapaxes(1, 2))
+    return Problem(family, problem.y, np.zeros_like(centre)), centre, root(V, factorised=False)
+
+
+def _contrasted_cotangents(a: Array, B: Array) -> tuple[Array, Array]:
+    """Cotangents of E[u'] and E[U'] from those of E[u] = A^T u' and E[U] = A^T U' A, or of its diagonal."""
+    A, B = contrasts(a.shape[1]), B if B.ndim == 3 else Diagonal(B).dense()
+    return a @ A.T, A @ B @ A.T
 
 
 def second_moments(U: Curvature, nodes: Array, weights: Array) -> Array:
@@ -296,8 +329,8 @@ def _closed_form(problem: Problem, mean: Array, R: Array) -> Expected | None:
 
 def _factorised_hook(problem: Problem, R: Array):
     """A family's expectation over independent latents that its likelihood couples, or None."""
-    f = problem.family
-    return f.expected_log_prob_factorised if R.ndim == 2 and f.has("expected_log_prob_factorised") else None
+    has = R.ndim == 2 and problem.family.has("expected_log_prob_factorised")
+    return problem.family.expected_log_prob_factorised if has else None
 
 
 def _finite(value: Array) -> Array:

@@ -87,6 +87,10 @@ class Variational(Rule):
         return max(1e-9, 0.1 * self.tol)
 
     @property
+    def wobble(self) -> float:
+        return TOLERANCES[self.accuracy]
+
+    @property
     def factorised(self) -> bool:  # type: ignore[override]
         return self.sites == "factorised"
 

@@ -167,9 +167,9 @@ def expectation(
     >>> bool(np.allclose(value, np.exp([0.005, 0.5])))
     True
     """
-    D, levels = root.shape[-1], first_levels(root)
+    D = root.shape[-1]
 
-    def evaluate(rows: Rows) -> Array:
+    def evaluate(levels: Levels, rows: Rows) -> Array:
         out: Array | None = None
         for part, x, weights in groups(levels, D, rows):
             values = function(place(mean[part], root[part], x), part)
@@ -182,32 +182,59 @@ def expectation(
             out[np.searchsorted(rows, part)] = found
         return np.empty((0, 1)) if out is None else out
 
-    rows = np.arange(len(mean))
     narrow = np.sqrt(np.square(root).reshape(len(root), -1, D).sum(axis=1)).max(axis=1, initial=0.0) <= WIDE
-    share, allowed = np.where(narrow, next_change, 1.0), np.broadcast_to(atol, len(mean))
-    value = evaluate(rows)
-    last = value.copy()
-    error = np.where(root.reshape(len(root), -1).any(axis=1), np.inf, 0.0)  # nothing to be compared with yet
-    rows = rows[error > 0]
+    share, absolute = np.where(narrow, next_change, 1.0), np.broadcast_to(atol, len(mean))
+
+    def allowed(value: Array, rows: Rows) -> Array:
+        per_row = (-1, *[1] * (value.ndim - 1))
+        return (absolute[rows].reshape(per_row) + rtol * np.abs(value)) / share[rows].reshape(per_row)
+
+    spread = np.asarray(root.reshape(len(root), -1).any(axis=1))
+    value, error, _ = climb(evaluate, first_levels(root), D, allowed, spread)
+    return value, share * error
+
+
+def climb(
+    evaluate: Callable[[Levels, Rows], Array],
+    levels: Levels,
+    D: int,
+    allowed: Callable[[Array, Rows], Array | float],
+    spread: NDArray[np.bool_],
+    most: int = MOST_NODES,
+) -> tuple[Array, Array, Levels]:
+    """Values of every row with rules so fine that two successive ones agree, what these differ by, and the rules.
+
+    Parameters
+    ----------
+    evaluate : of levels of all rows and the numbers (k,) of some of them; gives their values (k, ...)
+    levels : with which rows begin, (n, D) or (n, 1)
+    allowed : of new values (k, ...) of some rows (k,), how far they may be from those of the rule before
+    spread : rows whose value depends on the rule at all, (n,)
+    most : nodes of one row
+    """
+    value = evaluate(levels, np.arange(len(levels)))
+    last, trial, levels = value.copy(), levels.copy(), levels.copy()
+    error = np.where(spread, np.inf, 0.0)  # nothing to be compared with yet
+    rows = np.flatnonzero(spread)
     while rows.size:
-        finer_levels, _ = raised(levels[rows], np.ones((rows.size, D)), 0.5, D)
+        finer_levels, _ = raised(trial[rows], np.ones((rows.size, D)), 0.5, D, most)
         # where there is no room for a finer rule in every direction, one of them would seem to settle
-        moved = np.all((finer_levels > levels[rows]) | (levels[rows] == 0), axis=1)
+        moved = np.all((finer_levels > trial[rows]) | (trial[rows] == 0), axis=1)
         rows = rows[moved]
         if rows.size == 0:
             break
-        levels[rows] = finer_levels[moved]
-        finer = evaluate(rows)
-        with np.errstate(invalid="ignore"):  # infinite expectations
-            difference = share[rows, None] * np.abs(finer - last[rows]).reshape(rows.size, -1)
-            limit = allowed[rows, None] + rtol * np.abs(finer).reshape(rows.size, -1)
-        apart = np.any(difference > limit, axis=1)
-        largest = np.max(difference, axis=1, initial=0.0)
+        trial[rows] = finer_levels[moved]
+        finer = evaluate(trial, rows)
+        with np.errstate(invalid="ignore"):  # infinite values
+            difference = np.abs(finer - last[rows])
+        apart = np.any((difference > allowed(finer, rows)).reshape(rows.size, -1), axis=1)
+        largest = np.max(difference.reshape(rows.size, -1), axis=1, initial=0.0)
         last[rows] = finer
         better = ~(largest >= error[rows])  # a sparse grid may be the best there is, and the points after it not
-        value[rows[better]], error[rows[better]] = finer[better], largest[better]
+        kept = rows[better]
+        value[kept], error[kept], levels[kept] = finer[better], largest[better], trial[kept]
         rows = rows[apart]  # where the function is not a number more nodes do not help
-    return value, error
+    return value, error, levels
 
 
 def latent_root(mean: Array, cov: Array, contrasts: bool = False) -> tuple[Array, Array]:

@@ -113,8 +113,7 @@ class PositiveFactor:
         own = np.where(self._small, 0.0, c)
         out = self.unscaled_E_T_dot(own / np.where(self._small, 1.0, self.s))
         if self._small.any():
-            rest = c - own
-            out += rest - self.s * self.unscaled_E_dot(self.K[:, self._small] @ c[self._small])
+            out += c - own - self.s * self.unscaled_E_dot(self.K[:, self._small] @ c[self._small])
         return out
 
     def V_diag(self) -> Array:
@@ -203,9 +202,8 @@ class SignedFactor:
         """``N^T c = (I + Gamma K)^-1 c`` for c (n,)."""
         out = self._positive.N_T_dot(c)
         if self._negative.size:
-            more = np.zeros_like(c)
-            more[self._negative] = self._across(self._positive.K[self._negative] @ out)
-            out += self._positive.N_T_dot(more)
+            more = self._across(self._positive.K[self._negative] @ out)
+            out += self._positive.N_T_dot(np.bincount(self._negative, more, len(c)).astype(np.float64))
         return out
 
     def _across(self, b: Array) -> Array:

@@ -1,0 +1,106 @@
+"""Averages of fits: the finalists of a contest by stacking, or the hyperparameters of one kernel by their posterior.
+
+Stacked finalists keep the hyperparameters that they were learned with on the rows of the last rung; each costs one
+search for sites on all rows. Hyperparameters are integrated over a design around their mode, each with
+the weight that the posterior has there: one evaluation of the evidence each, and one gradient for every hyperparameter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import hadamard
+
+from ggpm.learning.contest import Contest
+from ggpm.learning.fit import Fit, SearchOutcome
+from ggpm.learning.objective import Evidence
+from ggpm.prediction.compare import stacking_weights
+
+__all__ = ["AVERAGING", "STACKED", "integrated", "stacked", "weighed"]
+
+Array = NDArray[np.float64]
+
+AVERAGING, STACKED = ("auto", "none", "stack", "integrate"), ("stack",)
+LEAST_WEIGHT = 0.05  # of a fit that is kept in an average: each costs as much in every prediction as the heaviest
+# Of the corners, in standard deviations. The mode then has half of the weight, and stays the heaviest.
+REACH = np.sqrt(2.0)
+# Log of the largest factor by which a corner may count more than under the Gaussian. Where data say nothing of a
+# variance that is not needed, the posterior is flat on that side, and corners there would push all others out.
+MOST_RATIO = 0.0
+LEAST_POINT = 1e-3  # weight below which a corner is left out
+DIFFERENCE = 1e-3  # of a log-hyperparameter, for differences of gradients, which have six digits and more
+# Log-hyperparameters of which data say less than their priors have no curvature to speak of: this is then their
+# standard deviation, a factor of e.
+WIDEST = 1.0
+
+
+def weighed(contest: Contest) -> Contest:
+    """The finalists whose leave-one-out densities make the best mixture, with their weights, the heaviest first."""
+    weights = stacking_weights(np.stack([finalist.loo for finalist in contest.finalists], axis=1))
+    kept = np.where(weights >= LEAST_WEIGHT, weights, 0.0)
+    order = [int(k) for k in np.argsort(-kept, kind="stable") if kept[k] > 0]
+    finalists = tuple(contest.finalists[k] for k in order)
+    return replace(contest, finalists=finalists, weights=tuple(float(kept[k] / kept.sum()) for k in order))
+
+
+def stacked(fit: Fit, contest: Contest) -> Fit:
+    """A fit of the first finalist, averaged with the others."""
+    pairs = zip(contest.weights[1:], contest.finalists[1:])
+    others = tuple(_member(fit, finalist.on(fit.evidence), weight) for weight, finalist in pairs)
+    return replace(fit, weight=contest.weights[0], others=others)
+
+
+def _member(fit: Fit, evidence: Evidence, weight: float) -> Fit:
+    """Another fit to the same rows."""
+    return replace(SearchOutcome(evidence).fit(fit.columns, fit.target, fit.offset), weight=weight, found=None)
+
+
+def integrated(fit: Fit) -> Fit:
+    """A fit, averaged over the posterior of its hyperparameters around the mode.
+
+    The design has the mode and the corners ``±REACH`` of a Hadamard matrix in the eigenvectors of the Hessian, as many
+    as the next power of two above the number of hyperparameters: first and second moments are those of the Gaussian
+    (Rue, Martino and Chopin 2009, sec. 6.5, whose designs have more corners). Weights are corrected by the posterior.
+    """
+    mode, p = fit.theta, len(fit.theta)
+    if not p:
+        return fit
+    low, high = fit.evidence.bounds.T
+    root, corners = _root(fit.evidence), hadamard(2 ** int(np.ceil(np.log2(p + 1))))
+    members, weights = [], [1.0 - REACH**-2]
+    for signs in corners[:, 1 : p + 1]:
+        try:
+            member = _member(fit, fit.evidence.at(np.clip(mode + REACH * (root @ signs), low, high)), 1.0)
+        except np.linalg.LinAlgError:
+            continue
+        ratio = _log_posterior(member) - _log_posterior(fit) + 0.5 * p * REACH**2
+        if member.converged and np.isfinite(ratio):
+            members.append(member)
+            weights.append(np.exp(min(ratio, MOST_RATIO)) * REACH**-2 / len(corners))
+    shares = np.array(weights) / np.sum(weights)
+    kept = [replace(member, weight=float(w)) for member, w in zip(members, shares[1:]) if w > LEAST_POINT]
+    total = shares[0] + sum(member.weight for member in kept)
+    others = tuple(replace(member, weight=float(member.weight / total)) for member in kept)
+    return replace(fit, weight=float(shares[0] / total), others=others)
+
+
+def _log_posterior(fit: Fit) -> float:
+    """Of the hyperparameters, up to a constant."""
+    return fit.log_evidence + (0.0 if fit.evidence.priors is None else fit.evidence.priors.log_density(fit.theta)[0])
+
+
+def _root(evidence: Evidence) -> Array:
+    """Root of the covariance of the hyperparameters at their mode, from differences of the gradient."""
+    theta = evidence.theta
+    p = len(theta)
+    H = np.empty((p, p))
+    centre = evidence.searching()
+    _, here, approximation = centre.learn()
+    for k in range(p):
+        moved = theta.copy()
+        moved[k] += DIFFERENCE
+        H[k] = (here - centre.at(moved).learn(approximation.start)[1]) / DIFFERENCE
+    w, Q = np.linalg.eigh(0.5 * (H + H.T))
+    return Q / np.sqrt(np.maximum(w, WIDEST**-2))

@@ -1,0 +1,113 @@
+"""`Mixture`: an average of several predictive distributions of the same rows, which answers what a single one does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from ggpm.data.checks import check_whole
+from ggpm.prediction.predictive import Predictive
+from ggpm.sites.densities import log_expected_prob
+
+__all__ = ["Mixture", "mixed_moments"]
+
+Array = NDArray[np.float64]
+
+
+def mixed_moments(weights: Array, means: Sequence[Array], covs: Sequence[Array]) -> tuple[Array, Array]:
+    """Mean (m, D) and covariance (m, D, D) of mixtures of Gaussians.
+
+    >>> mean, cov = mixed_moments([0.5, 0.5], [np.zeros((1, 1)), np.full((1, 1), 2.0)], [np.ones((1, 1, 1))] * 2)
+    >>> mean[0, 0], cov[0, 0, 0]
+    (np.float64(1.0), np.float64(2.0))
+    """
+    mean = np.sum([w * m for w, m in zip(weights, means)], axis=0)
+    apart = [m - mean for m in means]
+    return mean, np.sum([w * (c + d[:, :, None] * d[:, None, :]) for w, c, d in zip(weights, covs, apart)], axis=0)
+
+
+class Mixture(Predictive):
+    """Weighted average of predictive distributions; the latent's mean and covariance are those of the mixture.
+
+    Parameters
+    ----------
+    parts : predictive distributions of the same rows
+        Families may differ in their hyperparameters; `family` is that of the heaviest.
+    weights : array
+        Positive, with sum one.
+
+    Examples
+    --------
+    >>> from ggpm.families import Poisson
+    >>> low, high = (Predictive(Poisson(), np.full((1, 1), m), np.zeros((1, 1, 1))) for m in (0.0, 2.0))
+    >>> both = Mixture([low, high], np.array([0.5, 0.5]))
+    >>> both.mean().round(3), both.quantile(0.5)
+    (array([4.195]), array([2.]))
+    """
+
+    def __init__(self, parts: Sequence[Predictive], weights: Array):
+        self.parts, self.weights = tuple(parts), np.asarray(weights, dtype=np.float64)
+        mean, cov = mixed_moments(self.weights, [p.latent_mean for p in parts], [p.latent_cov for p in parts])
+        main = self.parts[int(self.weights.argmax())]
+        super().__init__(main.family, mean, cov, main.trials, main.classes)
+
+    @property
+    def components(self) -> tuple[tuple[float, Predictive], ...]:
+        return tuple(zip(self.weights.tolist(), self.parts, strict=True))
+
+    def rows(self, rows: Any) -> Mixture:
+        """The predictive distributions of some rows: a slice, a mask or indices."""
+        return Mixture([part.rows(rows) for part in self.parts], self.weights)
+
+    def __repr__(self) -> str:
+        return f"Mixture({len(self.parts)} × {self.family!r}, {len(self)} rows)"
+
+    def mixed(self, answer: Callable[[Predictive], Array]) -> Array:
+        """Weighted sum of an answer over the parts."""
+        return np.sum([w * np.asarray(answer(part)) for w, part in self.components], axis=0)
+
+    def var(self) -> Array:
+        """Predictive variance, as of a single one."""
+        around = self.family.variance_of(self._moment())
+        if around is not None:
+            return np.asarray(around)
+        means, variances = [part.mean() for part in self.parts], [part.var() for part in self.parts]
+        mean = np.sum([w * m for w, m in zip(self.weights, means)], axis=0)
+        outer = variances[0].ndim > mean.ndim
+        out = np.zeros_like(variances[0])
+        for w, m, v in zip(self.weights, means, variances):
+            d = m - mean
+            out += w * (v + (d[..., :, None] * d[..., None, :] if outer else d * d))
+        return out
+
+    def _moment(self) -> Array:
+        return self.mixed(lambda part: part._moment())
+
+    def log_prob(self, y: Any) -> Array:
+        """Log predictive density (or probability) of each y, (m,), per unit of y."""
+        encoded = self._encode(y)
+        found = [
+            np.log(w) + log_expected_prob(part.family, part.latent_mean, part.latent_cov, encoded)
+            for w, part in self.components
+        ]
+        return np.asarray(logsumexp(found, axis=0))
+
+    def _normal(self) -> None:
+        return None
+
+    def sample(self, size: int | None = None, random_state: Any = None) -> Array:
+        """Independent draws of y, (size, m, ...), or (m, ...) without size."""
+        if size is not None:
+            check_whole(size, "size", 0)
+        rng = np.random.default_rng(random_state)
+        lead = (len(self),) if size is None else (int(size), len(self))
+        which = rng.choice(len(self.parts), size=lead, p=self.weights / self.weights.sum())
+        draws = [part.sample(size, rng) for part in self.parts]
+        out = draws[0].copy()
+        for k, drawn in enumerate(draws[1:], 1):
+            out[which == k] = drawn[which == k]
+        return out

@@ -1,0 +1,138 @@
+"""Averages of models: mixtures answer what single models do, by sums over their parts."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+import ggpm
+from cases import simulate
+from ggpm import GGPRegressor, load, save
+from ggpm.estimators import averaging
+from ggpm.prediction.mixture import Mixture
+from ggpm.prediction.predictive import Predictive
+
+NAMES = ["gaussian", "poisson", "gamma", "beta", "von_mises", "dirichlet", "binomial", "categorical", "ordinal"]
+
+
+def two(name, n=6):
+    """Two predictive distributions of the same rows, their mixture, and y."""
+    _, y, family = simulate(name, n=n)
+    rng = np.random.default_rng(1)
+    D = family.latent_dim
+    trials = np.full(n, 9.0) if family.countable else None
+    parts = [Predictive(family, rng.normal(size=(n, D)), s * np.tile(np.eye(D), (n, 1, 1)), trials) for s in (0.1, 0.4)]
+    return parts, Mixture(parts, np.array([0.3, 0.7])), y
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_densities_moments_and_distribution_functions_are_sums_over_the_parts(name):
+    (a, b), both, y = two(name)
+    expected = logsumexp([np.log(0.3) + a.log_prob(y), np.log(0.7) + b.log_prob(y)], axis=0)
+    np.testing.assert_allclose(both.log_prob(y), expected, rtol=1e-12)
+    np.testing.assert_allclose(both._moment(), 0.3 * a._moment() + 0.7 * b._moment(), rtol=1e-12)
+    draws = both.sample(20000, 0)
+    if name in ("gaussian", "poisson", "gamma", "beta"):
+        error = 5 * np.sqrt(both.var() / 20000)
+        assert np.all(np.abs(draws.mean(axis=0) - both.mean()) < error)
+        np.testing.assert_allclose(both.var(), draws.var(axis=0), rtol=0.3)  # gamma's fourth moment is large
+    if both.family.has("cdf") and name != "dirichlet":
+        np.testing.assert_allclose(both.cdf(y), 0.3 * a.cdf(y) + 0.7 * b.cdf(y), rtol=1e-12, atol=1e-14)
+    latent = 0.3 * a.latent_mean + 0.7 * b.latent_mean
+    np.testing.assert_allclose(both.latent_mean, latent, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_regions_have_their_level(name):
+    _, both, y = two(name)
+    draws = both.sample(20000, 0)
+    region = both.interval(0.8)
+    if name in ("gaussian", "gamma", "beta", "dirichlet", "poisson"):
+        inside = np.mean((draws >= region[..., 0]) & (draws <= region[..., 1]), axis=0)
+        exact = name != "poisson"
+        assert np.all(inside > 0.785) and (not exact or np.all(inside < 0.815))  # five standard errors of 20000 draws
+    elif name == "binomial":
+        inside = np.mean((draws[..., 0] >= region[:, 0, 0]) & (draws[..., 0] <= region[:, 0, 1]), axis=0)
+        assert np.all(inside > 0.785)
+    elif name == "von_mises":
+        turn = np.mod(draws - region[:, 0], 2 * np.pi) <= np.mod(region[:, 1] - region[:, 0], 2 * np.pi)
+        np.testing.assert_allclose(turn.mean(axis=0), 0.8, atol=0.015)
+        np.testing.assert_allclose(
+            both.probability(0.0, 1.0), np.mean(np.mod(draws, 2 * np.pi) <= 1, axis=0), atol=0.02
+        )
+    else:
+        assert np.all(np.sum(both.probabilities() * region, axis=1) >= 0.8)
+    assert both.mean_interval(0.9).shape[-1] == 2
+    if name != "categorical":
+        assert both.pit(y).shape[0] == len(y)
+    if not both.family.support.integer:
+        smallest = both.highest_density(0.8)
+        inside = np.mean([smallest.contains(d) for d in draws[:200]])
+        assert abs(inside - 0.8) < 0.07  # 1200 draws, and a threshold from 1000
+
+
+def data(n=50):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    return X, np.exp(np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.3 * rng.normal(size=n))
+
+
+@pytest.fixture(scope="module", params=["stack", "integrate"])
+def model(request):
+    X, y = data()
+    with pytest.MonkeyPatch.context() as patch:
+        # weights that are given, so that there is something to average whatever stacking would say
+        patch.setattr(averaging, "stacking_weights", lambda loo: np.array([0.5, 0.3, 0.2]))
+        fitted = GGPRegressor("gamma", averaging=request.param, inference="laplace").fit(X, y)
+    assert len(fitted.fit_.members) > 2
+    return fitted
+
+
+def test_an_averaged_model_is_a_model(model, tmp_path):
+    X, y = data()
+    weights = np.array([fit.weight for fit in model.fit_.members])
+    assert weights.sum() == pytest.approx(1.0) and weights.argmax() == 0
+    assert model.kernel_ == model.fit_.kernels[0]
+    single = [fit.posterior.latent(X)[0] for fit in model.fit_.members]
+    latent = np.tensordot(weights, single, 1) + model.family_.origin
+    np.testing.assert_allclose(model.predict_latent(X)[0], latent, atol=1e-12)
+    total = sum(mean for mean, _ in model.terms(X).values())
+    np.testing.assert_allclose(total, model.predict_latent(X)[0] - model.family_.origin, atol=1e-8)
+    save(model, tmp_path / "m.ggpm")
+    for again in (load(tmp_path / "m.ggpm"), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_allclose(again.predict_dist(X).log_prob(y), model.predict_dist(X).log_prob(y), rtol=1e-12)
+        assert again.search_ == model.search_
+    assert np.all(model.loo().pointwise <= model.log_predictive_density(X, y) + 0.05)
+    assert ggpm.compare({"average": model}).weight.iloc[0] == 1.0
+    assert ggpm.conformal(model, X[:25], y[:25]).predict_dist(X[:3]).interval(0.8).shape == (3, 2)
+    assert model.sample_y(X, 7).shape == (50, 7) and len(model.summary(X)) == 50
+
+
+def test_weights_are_those_of_stacking():
+    X, y = data()
+    model = GGPRegressor("gamma", averaging="none", inference="laplace")
+    family, encoded, _ = model.resolve_family(y)
+    from ggpm.data.columns import Columns
+    from ggpm.fields.dense import DenseField
+
+    chosen = model._chosen(family, DenseField(X, encoded, np.zeros((len(X), 1))), Columns(2), None)
+    assert chosen.weights == (1.0,)
+    weighed = averaging.weighed(chosen)
+    loo = np.stack([finalist.loo for finalist in chosen.finalists], axis=1)
+    before = loo[:, 0].mean()
+    mixed = np.stack([finalist.loo for finalist in weighed.finalists], axis=1)
+    assert logsumexp(mixed + np.log(weighed.weights), axis=1).mean() >= before - 1e-3
+
+
+def test_integrating_widens_what_few_rows_say():
+    X, y = data(25)
+    narrow, wide = (GGPRegressor("gamma", averaging=a, inference="laplace").fit(X, y) for a in ("none", "integrate"))
+    far = np.array([[0.0, 0.0], [3.0, 3.0]])
+    assert len(wide.fit_.members) > 2
+    assert np.all(wide.predict_latent(far)[1][:, 0, 0] > 0.9 * narrow.predict_latent(far)[1][:, 0, 0])
+
+
+def test_an_unknown_average_is_told():
+    with pytest.raises(ValueError, match="averaging must be one of 'auto', 'none', 'stack', 'integrate'; got 'mean'"):
+        GGPRegressor(averaging="mean").fit(*data())

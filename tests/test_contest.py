@@ -1,0 +1,129 @@
+"""kernel=None: the contest between kernels, and what does not change with the units of the columns."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cases import simulate
+from ggpm import GGPRegressor, plotting
+from ggpm.data.columns import Columns
+from ggpm.fields.dense import DenseField
+from ggpm.learning import contest
+from ggpm.learning.objective import Evidence
+from ggpm.sites import Laplace
+
+
+def rows(n=120, features=6, seed=0):
+    """A smooth function of the first of several columns."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, features))
+    return X, np.sin(2.0 * X[:, 0]) + 0.3 * rng.normal(size=n)
+
+
+def test_columns_that_do_not_matter_get_long_length_scales():
+    X, y = rows()
+    model = GGPRegressor().fit(X, y)
+    assert "own lengths" in model.search_.winner
+    lengths = np.ravel(model.kernel_.get_params()["k1__k2"].kernel.length_scale)
+    assert lengths[0] < 3.0 and np.all(lengths[1:] > 5.0 * lengths[0])
+    plain = GGPRegressor(priors={"length_scale": contest_prior()}).fit(X, y)  # candidates with one length scale
+    assert model.log_predictive_density(*rows(seed=1)).mean() > plain.log_predictive_density(*rows(seed=1)).mean() + 0.1
+
+
+def contest_prior():
+    from ggpm.learning.priors import LogNormal
+
+    return LogNormal(3.0, 1.5)
+
+
+def test_the_table_tells_what_was_tried_and_is_the_same_every_time():
+    X, y = rows(60, 2)
+    one, two = (GGPRegressor(random_state=3).fit(X, y) for _ in range(2))
+    assert [t.name for t in one.search_] == [t.name for t in two.search_]
+    np.testing.assert_array_equal([t.score for t in one.search_], [t.score for t in two.search_])
+    np.testing.assert_array_equal(one.theta_, two.theta_)
+    assert {"RBF", "Matérn 5/2", "Matérn 3/2", "Matérn 1/2"} <= {t.name for t in one.search_}
+    assert one.search_.winner in repr(one.search_) and len(one.search_.to_frame()) == len(one.search_)
+    parallel = GGPRegressor(random_state=3, n_jobs=2).fit(X, y)
+    np.testing.assert_array_equal([t.score for t in one.search_], [t.score for t in parallel.search_])
+
+
+def test_no_contest_where_the_kernel_is_given_or_nothing_is_learned():
+    from sklearn.gaussian_process.kernels import RBF
+
+    X, y = rows(30, 2)
+    for settings in ({"kernel": RBF()}, {"optimizer": None}):
+        model = GGPRegressor(**settings).fit(X, y)
+        assert not hasattr(model, "search_") and model.fit_.search is None
+    assert len(GGPRegressor(budget=0.0).fit(X, y).search_) == 1  # one candidate is always tried
+    few = GGPRegressor().fit(X[:12], y[:12])
+    assert {t.name for t in few.search_} == {"RBF"}
+
+
+def test_leave_one_out_does_not_climb_over_many_length_scales():
+    X, y = rows(60, 4)
+    model = GGPRegressor(objective="loo").fit(X, y)
+    assert not any("own" in t.name for t in model.search_) and model.theta_.size <= 6
+
+
+@pytest.mark.parametrize("name", ["gaussian", "poisson", "von_mises", "dirichlet", "categorical"])
+def test_units_and_origins_of_columns_do_not_matter(name):
+    X, y, _ = simulate(name, n=50)
+    changed = X.copy()
+    changed[:, 0] = 1e3 * X[:, 0]
+    changed[:, 1] = X[:, 1] + 1e6 * X[:, 1].std()
+    settings = {"inference": "laplace"}
+    one, two = GGPRegressor(name, **settings).fit(X, y), GGPRegressor(name, **settings).fit(changed, y)
+    a, b = one.predict_latent(X)[0], two.predict_latent(changed)[0]
+    assert one.search_.winner == two.search_.winner
+    np.testing.assert_allclose(b, a, atol=1e-3 * a.std(axis=0).max())
+
+
+def test_blocks_are_consecutive_rows_unless_the_table_is_sorted_by_y():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 1)), rng.normal(size=60)
+
+    def blocks(y, name="gaussian"):
+        family, encoded, _ = GGPRegressor(name).resolve_family(y)
+        pool = Evidence(family, [], DenseField(X, encoded, np.zeros((60, family.latent_dim))), Laplace())
+        return contest._blocks(pool, Columns(1))
+
+    np.testing.assert_array_equal(blocks(y), np.arange(60) // 6)
+    assert blocks(np.sort(y)) is None and blocks(-np.sort(y)) is None
+    assert blocks(np.arange(60) // 20, "categorical") is None
+    assert blocks(rng.integers(0, 3, 60), "categorical") is not None
+
+
+def test_times_and_categories_are_parts_of_every_candidate():
+    rng = np.random.default_rng(0)
+    n = 96
+    when = pd.Timestamp("2024-05-01") + pd.to_timedelta(np.arange(n) * 3, unit="h")
+    frame = pd.DataFrame({"when": when, "place": rng.choice(["a", "b"], n), "x": rng.normal(size=n)})
+    y = np.sin(2 * np.pi * np.arange(n) / 8) + 0.5 * frame["x"] + 0.2 * rng.normal(size=n)
+    model = GGPRegressor().fit(frame, y)
+    shown = repr(model.kernel_)
+    assert "Cyclic" in shown and "Category('place')" in shown and "'x'" in shown
+
+
+@pytest.mark.parametrize("more", [{"inducing": 20}, {"neighbours": 10}])
+def test_inducing_points_and_neighbours_have_a_contest_on_some_rows(more):
+    X, y = rows(90, 2)
+    model = GGPRegressor(**more).fit(X, y)
+    assert len(model.search_) > 3 and np.corrcoef(model.predict(X), np.sin(2 * X[:, 0]))[0, 1] > 0.8
+
+
+def test_the_contest_in_a_picture():
+    X, y = rows(40, 2)
+    axes = plotting.plot_search(GGPRegressor().fit(X, y))
+    assert len(axes.get_yticklabels()) > 3
+    with pytest.raises(ValueError, match="no kernels were tried"):
+        plotting.plot_search(GGPRegressor(optimizer=None).fit(X, y))
+
+
+def test_no_warnings_of_overflow_from_candidates_that_fail():
+    X, y, _ = simulate("student_t", n=20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        GGPRegressor("student_t", inference="laplace").fit(X, y)
