@@ -58,10 +58,8 @@ LIMITS = (
 
 
 STARTS = "a built-in family starts from the scale of y, a user's copy of it does not, and they end in different optima"
-UNDONE = "predictions undo the replacement of zeros, so that filling up costs nothing here; docs/paper.md to follow"
 LIMITS |= {
     ("test_learning_with_a_hyperparameter_is_that_of_the_built_in", "laplace"): STARTS,
-    ("test_every_choice_has_its_row_and_zeros_are_not_to_be_filled_up", ""): UNDONE,
 }
 
 # Families whose tests take long, because their log p is not concave: outside of their own files they run with the slow

@@ -276,16 +276,16 @@ def test_one_against_all_probabilities_are_spoilt_by_laplace_and_not_by_normalis
     assert laplace > 0.1 > 0.045 > variational
 
 
-def test_every_choice_has_its_row_and_zeros_are_not_to_be_filled_up():
+def test_every_choice_has_its_row_and_filling_up_zeros_does_no_harm():
     report = simplex.run(replace(SIMPLEX, n=100, n_test=100, choices=1), 0, QUIET)
     table = report.tables[2]
     assert [row[0] for row in table.rows] == list(simplex.CHOICES)
     errors = {name: (points, on_map) for name, points, on_map in table.rows}
     # a mean absolute error of probability vectors of three parts is at most 2/3
     assert np.all(np.array(list(errors.values())) > 0) and np.all(np.array(list(errors.values())) < 2 / 3)
-    # measured 0.14 against 0.05 at the points, 0.17 against 0.08 on the map
+    # predictions undo what was filled up: measured 0.027 against 0.053 at the points, 0.046 against 0.078 on the map
     small, large = errors["Laplace, additive 1e-3 (as above)"], errors["Laplace, additive 0.2"]
-    assert large[0] > 2 * small[0] and large[1] > 1.5 * small[1]
+    assert large[0] < 0.75 * small[0] and large[1] < 0.75 * small[1]
     # that which is done "as above" is what the methods did, and n = 100 is what it is called
     own = next(row for row in report.rows if row["part"] == "methods" and row["method"] == "Dirichlet-Laplace")
     assert small == (own["mae"], own["mae_map"]) == errors["n = 100: Laplace"]
