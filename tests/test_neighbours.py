@@ -21,7 +21,6 @@ from cases import FAMILIES, dense_evidence, simulate
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, Neighbours
 from ggpm.families import Poisson
 from ggpm.families.curvature import Blocks, Diagonal
-from ggpm.fields.advice import advise
 from ggpm.fields.neighbours.conditionals import Conditionals
 from ggpm.fields.neighbours.dissection import dissect
 from ggpm.fields.neighbours.factor import BandedFactor, FrontalFactor
@@ -30,6 +29,7 @@ from ggpm.fields.neighbours.layout import Layout
 from ggpm.fields.neighbours.search import coarse_to_fine, nearest, nearest_earlier
 from ggpm.kernels import Category, Cyclic, KernelEvaluation, On, Pairs, Sphere, evaluate
 from ggpm.kernels.linalg import NotPositiveDefinite
+from ggpm.learning.advice import advise
 from ggpm.learning.objective import Evidence
 from ggpm.sites import InferenceError, Laplace, Taylor, Variational
 

@@ -38,7 +38,7 @@ def test_wind_with_timestamps_stations_and_a_daily_cycle(tmp_path):
     new.to_csv(tmp_path / "new.csv", index=False)
     run = CliRunner().invoke(main, ["fit", str(tmp_path / "wind.csv"), "--target", "dir", "--family", "von_mises",
                                     "--units", "degrees", "--out", str(tmp_path / "m.ggpm"), "--json"])  # fmt: skip
-    assert run.exit_code == 0 and "Cyclic(period=24" in json.loads(run.stdout)["kernel"]
+    assert run.exit_code == 0 and "Cyclic(24" in json.loads(run.stdout)["kernel"]
     run = CliRunner().invoke(main, ["predict", str(tmp_path / "m.ggpm"), str(tmp_path / "wind.csv"), "--json"])
     found = pd.DataFrame(json.loads(run.stdout)["rows"])["mean"].to_numpy()
     assert np.abs(np.mod(found - wind["dir"] + 180, 360) - 180).mean() < 15

@@ -34,7 +34,6 @@ from ggpm.estimators.predicting import Predicting
 from ggpm.families.base import Family
 from ggpm.families.partial import Partial, partly_missing
 from ggpm.families.weighted import Weighted
-from ggpm.fields.advice import advise
 from ggpm.fields.base import Field
 from ggpm.fields.dense import DenseField
 from ggpm.fields.inducing.field import InducingField
@@ -44,6 +43,7 @@ from ggpm.fields.neighbours import Neighbours
 from ggpm.fields.neighbours.field import NeighboursField
 from ggpm.kernels import resolve_kernel, shorter_starts, used_columns
 from ggpm.learning import priors
+from ggpm.learning.advice import advise
 from ggpm.learning.choice import AUTO, choose, name_of
 from ggpm.learning.contest import Contest, choose_kernel
 from ggpm.learning.fit import NO_MODE, Fit, Search, SearchOutcome, learn, learn_in_samples
