@@ -56,7 +56,3 @@ class Group(click.Group):
 @click.version_option(__version__, prog_name="ggpm")
 def main() -> None:
     """Gaussian processes for angles, compositions, counts, classes and grades."""
-
-
-if __name__ == "__main__":
-    main()

@@ -33,8 +33,8 @@ class GGPRegressor(RegressorMixin, GGP):
     family : str or Family
         What an output is: a name such as "von_mises", "dirichlet", "poisson", or an instance from `ggpm.families`.
     kernel : scikit-learn kernel, list of kernels or None
-        One kernel shared by all latent dimensions, or a list with one per dimension. None means a learned
-        ``ConstantKernel() * RBF() + ConstantKernel()``, with further parts for times and categories. `On`, `Category`,
+        One kernel shared by all latent dimensions, or a list with one per dimension. None means one that is chosen from
+        the data, in units of the columns' spreads (docs/defaults.md); `search_` says what was tried. `On`, `Category`,
         `Sphere` and `Cyclic` from `ggpm.kernels` are kernels on columns of a data frame.
     inference : "auto", "laplace", "taylor", "variational" or an object such as ``Taylor(expansion=...)``
         "auto" is exact for Gaussian outputs, variational for others, and Laplace's method where that would take too
@@ -50,16 +50,25 @@ class GGPRegressor(RegressorMixin, GGP):
         None is exact. Otherwise a sparse posterior over so many inducing points, or over these: for more rows than
         exact inference can bear, read in chunks.
     random_state : int, RandomState or None
-        For the restarts, and with `inducing` for the sample of rows and the inducing points.
+        For the restarts, for the rows on which kernels are compared, and with `inducing` for the sample of rows and
+        the inducing points.
     verbose : int
         1 reports every evaluation of the objective on the standard error stream.
     priors : "auto", None or dict
         Priors on hyperparameters, such as ``{"length_scale": LogNormal(1.0, 1.0)}`` from `ggpm.priors`; "auto" uses
-        weak ones where the evidence is known to run away (labels and trials with ``kernel=None``), None nowhere.
+        weak ones with ``kernel=None``, on length scales and, where the evidence is known to run away (labels and
+        trials), on variances; None nowhere.
     neighbours : None, int or Neighbours
         Otherwise the prior of each row is conditioned on so many nearest earlier rows (Vecchia's approximation), and
         the posterior is sparse: for many rows of a rough function of few features. Not together with `inducing`. The
         argument of the same name of `loo` is another thing: rows that answer to the absence of one.
+    averaging : "auto", "none", "stack" or "integrate"
+        Predictions of one kernel ("none", today also "auto"), of several, weighted by their leave-one-out densities
+        (with ``kernel=None``), or over the posterior of the hyperparameters around their mode.
+    budget : float or None
+        Seconds after which no further kernel is tried.
+    n_jobs : int or None
+        Kernels that are tried at the same time, as joblib counts them.
 
     Attributes
     ----------
@@ -67,6 +76,7 @@ class GGPRegressor(RegressorMixin, GGP):
     theta_ : log-hyperparameters, the kernels' first, then the family's
     inference_ : str, the name of the method that was used, "exact" for Gaussian outputs
     log_marginal_likelihood_value_ : float
+    search_ : SearchTable, the kernels that were tried (with ``kernel=None``)
     n_iter_ : iterations of the optimiser
     converged_ : bool, optimiser and posterior mode both
     n_features_in_, feature_names_in_ : as in scikit-learn
