@@ -503,3 +503,12 @@ def test_auto_takes_laplace_where_variational_needs_too_much(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(choice, "MOST_EVALUATIONS", 4999)
     assert isinstance(choice.choose(families.Poisson(), field), Laplace)
+
+
+# All but one: a direction of which twenty rows do not know the length is off by 8e-4, at the limit on nodes.
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "von_mises_direction_concentration"])
+def test_rows_of_a_bound_are_within_1e5_nats_of_the_fine_rule(name):
+    a = evidence_for(name, Variational(), n=20).evaluate(gradient=False)[2]
+    R = root(a.q.marginals, a.rule.factorised)
+    standard, fine = (expect(a.process.problem, a.q.mean, R, accuracy).value for accuracy in ("standard", "fine"))
+    np.testing.assert_allclose(standard, fine, rtol=1e-8, atol=1e-5)

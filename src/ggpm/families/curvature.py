@@ -304,3 +304,28 @@ class Combination:
     def dense(self) -> Array:
         first, *others = self.terms
         return sum((weight * part.dense() for weight, part in others), first[0] * first[1].dense())
+
+
+def second_moments(U: Curvature, nodes: Array, weights: Array) -> Array:
+    """``sum_s w_s [1; x_s] U_s [1, x_s]`` for every row, (n, 2D, 2D), U in nodes × rows."""
+    S, D = nodes.shape
+    both = np.concatenate([np.ones((S, D)), nodes], axis=1)  # (S, 2D)
+    if isinstance(U, RankOne):
+        out = -_outer(np.sqrt(U.rho * weights[:, None])[..., None] * U.omega, both)
+        diagonal = U.gamma
+    elif isinstance(U, Diagonal):
+        out, diagonal = np.zeros((U.gamma.shape[1], 2 * D, 2 * D)), U.gamma
+    else:
+        values = np.tile(U.dense(), (1, 1, 2, 2)) * both[:, None, :, None] * both[:, None, None, :]
+        return np.einsum("s,s...->...", weights, values)
+    j = np.arange(D)
+    for rows, columns, x in ((0, 0, np.ones((S, D))), (0, D, nodes), (D, 0, nodes), (D, D, nodes**2)):
+        out[:, rows + j, columns + j] += np.einsum("sj,snj->nj", weights[:, None] * x, diagonal, optimize=True)
+    return out
+
+
+def _outer(omega: Array, both: Array) -> Array:
+    wide = np.concatenate([omega, omega], axis=-1)
+    wide *= both[:, None, :]
+    wide = np.ascontiguousarray(wide.swapaxes(0, 1))  # (n, S, 2D)
+    return wide.swapaxes(1, 2) @ wide

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from ggpm.families.base import Family
 from ggpm.families.contrasts import Contrasts, contrasts
-from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals, RankOne
+from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals, second_moments
 from ggpm.families.special.adaptive import PRODUCT_MOST, Levels, Rows, expectation, first_levels, groups, raised
 from ggpm.families.special.adaptive import place as place_nodes
 from ggpm.kernels.linalg import product
@@ -254,31 +254,6 @@ def _contrasted_cotangents(a: Array, B: Array) -> tuple[Array, Array]:
     """Cotangents of E[u'] and E[U'] from those of E[u] = A^T u' and E[U] = A^T U' A, or of its diagonal."""
     A, B = contrasts(a.shape[1]), B if B.ndim == 3 else Diagonal(B).dense()
     return a @ A.T, A @ B @ A.T
-
-
-def second_moments(U: Curvature, nodes: Array, weights: Array) -> Array:
-    """``sum_s w_s [1; x_s] U_s [1, x_s]`` for every row, (n, 2D, 2D), U in nodes × rows."""
-    S, D = nodes.shape
-    both = np.concatenate([np.ones((S, D)), nodes], axis=1)  # (S, 2D)
-    if isinstance(U, RankOne):
-        out = -_outer(np.sqrt(U.rho * weights[:, None])[..., None] * U.omega, both)
-        diagonal = U.gamma
-    elif isinstance(U, Diagonal):
-        out, diagonal = np.zeros((U.gamma.shape[1], 2 * D, 2 * D)), U.gamma
-    else:
-        values = np.tile(U.dense(), (1, 1, 2, 2)) * both[:, None, :, None] * both[:, None, None, :]
-        return _weighted(weights, values)
-    j = np.arange(D)
-    for rows, columns, x in ((0, 0, np.ones((S, D))), (0, D, nodes), (D, 0, nodes), (D, D, nodes**2)):
-        out[:, rows + j, columns + j] += np.einsum("sj,snj->nj", weights[:, None] * x, diagonal, optimize=True)
-    return out
-
-
-def _outer(omega: Array, both: Array) -> Array:
-    wide = np.concatenate([omega, omega], axis=-1)
-    wide *= both[:, None, :]
-    wide = np.ascontiguousarray(wide.swapaxes(0, 1))  # (n, S, 2D)
-    return wide.swapaxes(1, 2) @ wide
 
 
 def expected_blocks(problem: Problem, mean: Array, R: Array) -> Array:
