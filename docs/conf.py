@@ -34,6 +34,8 @@ html_theme = "pydata_sphinx_theme"
 html_title = "ggpm"
 html_static_path = ["_static"]
 html_css_files = ["ggpm.css"]
+html_favicon = "_static/favicon.svg"
+html_context = {"default_mode": "auto"}
 html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "navigation_with_keys": False,

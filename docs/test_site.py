@@ -1,0 +1,137 @@
+"""The built site and a report in a real browser: `make test-docs`.
+
+Needs the system's Chromium; without one this fails and says so, it does not skip.
+"""
+
+import functools
+import http.server
+import shutil
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+
+import ggpm
+
+SITE = Path(__file__).parent / "_build" / "html"
+PAGES = ["index", "start", "outputs/angles", "outputs/compositions", "guides", "gallery/index", "api", "messages"]
+WIDTHS = (375, 1400)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+
+
+@pytest.fixture(scope="session")
+def browser():
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.fail("no browser was found: install the system's chromium package (Debian: apt-get install chromium).")
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=path, args=FLAGS)
+
+
+@pytest.fixture(scope="session")
+def address():
+    """The site as a static host serves it."""
+    if not (SITE / "index.html").exists():
+        pytest.fail("the site is not built: make docs")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(SITE))
+    handler.log_message = lambda *a: None
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, (90, 2))
+    y = rng.poisson(np.exp(1 + np.sin(X[:, 0])))
+    model = ggpm.GGPRegressor("poisson", optimizer=None).fit(X[:60], y[:60])
+    return ggpm.report(model, X[60:], y[60:], tmp_path_factory.mktemp("report") / "report.html").as_uri()
+
+
+class Watched:
+    """A page that remembers errors on its console and requests that leave it."""
+
+    def __init__(self, browser, width, home, dark=False):
+        self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light")
+        self.errors, self.left = [], []
+        self.page.on("console", lambda m: self.errors.append(m.text) if m.type == "error" else None)
+        self.page.on("pageerror", lambda e: self.errors.append(str(e)))
+        self.page.on("request", lambda r: None if r.url.startswith((home, "data:")) else self.left.append(r.url))
+
+    def open(self, url):
+        self.page.goto(url, wait_until="networkidle")
+        return self.page
+
+    def fits(self):
+        """Whether nothing is wider than the window."""
+        return self.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1")
+
+
+def violations(page):
+    """What axe-core objects to: contrast, keyboard order, names and alternative texts among it."""
+    found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
+    return {v["id"]: [node["html"][:160] for node in v["nodes"][:3]] for v in found}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", PAGES)
+def test_pages(browser, address, name, width):
+    watched = Watched(browser, width, address)
+    page = watched.open(f"{address}/{name}.html")
+    assert not watched.errors and not watched.left and watched.fits()
+    assert page.locator("h1").count() >= 1
+    assert page.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 0 && i.alt !== null)")
+    # thumbnails stand beside the title that they lead to, and are decoration to those who cannot see them
+    own = "article img:not(.sphx-glr-thumbcontainer img)"
+    assert page.evaluate(f"[...document.querySelectorAll('{own}')].every(i => i.alt.trim().length > 0)")
+    assert not violations(page)
+    page.close()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_report(browser, report, width, dark):
+    watched = Watched(browser, width, report, dark)
+    page = watched.open(report)
+    assert not watched.errors and not watched.left and watched.fits()
+    assert not violations(page)
+    page.click("text=Trust")
+    assert page.url.endswith("#trust")
+    page.close()
+
+
+def test_three_clicks(browser, address):
+    """From the landing page: zeros in compositions, a 90 % arc, two kernels, many rows, "did not converge"."""
+    watched = Watched(browser, 1400, address)
+    for link, words in (
+        ("Compositions: zeros", "zeros="),
+        ("Angles: reading predictions", "interval(0.9)"),
+        ("Comparison", "compare"),
+        ("Many rows", "300,000"),
+        ("My warning says …", "converge"),
+    ):
+        page = watched.open(f"{address}/index.html")
+        page.click(f"article a:has-text('{link}')")
+        page.wait_for_load_state("networkidle")
+        assert words in page.inner_text("article"), link
+    assert not watched.errors and not watched.left
+
+
+def test_search(browser, address):
+    watched = Watched(browser, 1400, address)
+    page = watched.open(f"{address}/search.html?q=dirichlet")
+    page.wait_for_selector("#search-results li", timeout=20_000)
+    assert page.locator("#search-results li").count() > 3 and not watched.errors and not watched.left
+
+
+def test_it_works_from_a_file(browser):
+    watched = Watched(browser, 1400, SITE.as_uri())
+    page = watched.open((SITE / "index.html").as_uri())
+    page.click("article a:has-text('five minutes')")
+    page.wait_for_load_state("networkidle")
+    assert "Five minutes" in page.inner_text("h1") and not watched.left
