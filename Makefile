@@ -124,6 +124,7 @@ bench-special: $(VENV)/ready
 # units of the triangular solves behind them, family by family
 bench-predictions: $(VENV)/ready
 	$(BIN)/python benchmarks/predictions.py
+	$(BIN)/python benchmarks/predictions.py --large
 
 # coverage of 90 % regions, two hundred data sets per family, hyperparameters averaged over
 bench-promises: $(VENV)/ready

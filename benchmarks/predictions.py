@@ -4,7 +4,9 @@ For n = 300 training rows and 10,000 new ones the mean and variance of the laten
 n with as many right-hand sides; that time, measured in the same process, is the unit. Latents are like those of a fit:
 means N(0, 1), standard deviations between 0.1 and 0.7, correlations of 0.3. Prints units, rows per second, peak memory.
 
-    python benchmarks/predictions.py [--rows 10000] [--families poisson von_mises ...]
+    python benchmarks/predictions.py [--rows 10000] [--families poisson von_mises ...] [--large]
+
+With ``--large``, instead: 50,000 angles and a map of 100 x 100 compositions, in seconds of a fitted model.
 """
 
 from __future__ import annotations
@@ -85,13 +87,41 @@ def questions(p: Predictive, y: np.ndarray) -> dict:
     }
 
 
+def large(rng: np.random.Generator) -> None:
+    """Seconds, of the clock and of the processor, for predictions of fitted models at many rows."""
+    from ggpm import GGPRegressor
+
+    x = rng.uniform(-3.0, 3.0, (TRAINING, 1))
+    angles = GGPRegressor("von_mises").fit(x, np.mod(x[:, 0] + 0.4 * rng.normal(size=TRAINING), 2 * np.pi))
+    new = np.linspace(-3.5, 3.5, 50_000)[:, None]
+    place = rng.uniform(0.0, 1.0, (TRAINING, 2))
+    alpha = 2.0 + 6.0 * np.stack([place[:, 0], place[:, 1], 1.0 - 0.5 * place.sum(axis=1)], axis=1)
+    shares = GGPRegressor("dirichlet").fit(place, np.stack([rng.dirichlet(a) for a in alpha]))
+    grid = np.stack(np.meshgrid(*[np.linspace(0.0, 1.0, 100)] * 2), axis=-1).reshape(-1, 2)
+    y = rng.uniform(-np.pi, np.pi, len(new))
+    asked = {
+        "50,000 angles: predict": lambda: angles.predict(new),
+        "50,000 angles: 90 % arcs": lambda: angles.predict_dist(new).interval(0.9),
+        "50,000 angles: densities": lambda: angles.predict_dist(new).log_prob(y),
+        "map of 100 x 100 compositions: means": lambda: shares.predict(grid),
+        "map of 100 x 100 compositions: 90 % intervals": lambda: shares.predict_dist(grid).interval(0.9),
+    }
+    for name, ask in asked.items():
+        wall, cpu = time.perf_counter(), time.process_time()
+        ask()
+        print(f"{name:48s} {time.perf_counter() - wall:7.2f} s  {time.process_time() - cpu:7.2f} s of processor time")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--families", nargs="*", default=None, help="names that begin like one of these")
     parser.add_argument("--ask", nargs="*", default=ASKED)
+    parser.add_argument("--large", action="store_true", help="seconds of fitted models at many rows")
     options = parser.parse_args()
     rng = np.random.default_rng(0)
+    if options.large:
+        return large(rng)
     print(f"{'family':22s} D  " + "".join(f"{name:>24s}" for name in options.ask))
     print(" " * 25 + "".join(f"{'units   rows/s    MB':>24s}" for _ in options.ask))
     for name, family in cases().items():

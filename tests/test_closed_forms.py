@@ -211,9 +211,18 @@ def _sum_below(family, eta, y):
     return np.exp(family.log_prob(eta[None], below)).sum()
 
 
+def share_spread(family, y):
+    """With trials where counts are out of some; matrices of covariances against their one number."""
+    eta, _, _ = latents(family)
+    for trials in (None, np.arange(1.0, ROWS + 1.0)) if family.countable else (None,):
+        p, s = family.moment(eta), family.share_spread(eta, trials)
+        want = s[:, None, None] * (p[:, :, None] * np.eye(p.shape[1]) - p[:, :, None] * p[:, None, :])
+        np.testing.assert_allclose(family.spread(eta, trials), want, rtol=1e-12, atol=1e-15)
+
+
 COMPARE = {f.__name__: f for f in (
     expected_log_prob, expected_log_prob_factorised, log_expected_prob_factorised, predictive_log_prob,
-    predictive_normal, predictive_moments, cdf, natural, part_log_prob,
+    predictive_normal, predictive_moments, cdf, natural, part_log_prob, share_spread,
 )}  # fmt: skip
 
 
@@ -260,6 +269,7 @@ class Bare(families.VonMisesFisher):
 
     latent_dim = 2
     natural, statistic, part_log_prob = Family.natural, Family.statistic, Family.part_log_prob
+    predictive_log_prob, predictive_moments = Family.predictive_log_prob, Family.predictive_moments
 
 
 def test_every_optional_method_is_declared_answers_none_and_is_compared():
@@ -270,7 +280,7 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
     answers = [bare.expected_log_prob(y, y, y), bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y)]
     answers += [bare.log_expected_prob_factorised(y, y, y), bare.predictive_log_prob(y, eye, y)]
     answers += [bare.natural(y), bare.part_log_prob(y, y), bare.predictive_normal(y, eye)]
-    answers += [bare.predictive_moments(y, eye)]
+    answers += [bare.predictive_moments(y, eye), bare.share_spread(y)]
     assert bare.statistic(y) is None and answers == [None] * len(OPTIONAL)
     with pytest.raises(ValueError, match="'pdf' is not one of the optional methods expected_log_prob"):
         bare.has("pdf")
@@ -288,9 +298,12 @@ def test_what_the_built_in_families_have():
     assert have["log_expected_prob_factorised"] == {"categorical"}
     assert have["predictive_normal"] == {"gaussian", "gaussian, 3 outputs", "multivariate_gaussian"}
     assert have["predictive_log_prob"] == have["predictive_normal"] | {
-        "logistic_normal", "ordinal", "von_mises_direction_concentration", *TWO_PARAMETERS,
+        "log_normal", "logistic_normal", "ordinal", "von_mises", "von_mises_fisher",
+        "von_mises_direction_concentration", *TWO_PARAMETERS,
     }  # fmt: skip
-    assert have["predictive_moments"] == {"categorical", "logistic_normal", "ordinal"}
+    assert have["predictive_moments"] == {
+        "categorical", "logistic_normal", "ordinal", "von_mises", "von_mises_fisher",
+    }  # fmt: skip
     assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
     assert have["natural"] == have["part_log_prob"] | {
         "von_mises", "von_mises_direction_concentration", "categorical", "multinomial", "wishart",

@@ -1,5 +1,8 @@
 """Distribution functions, quantiles, arcs and regions against brute force, from narrow to very wide latents."""
 
+import os
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
@@ -395,3 +398,119 @@ def test_one_minus_the_last_share_is_the_first():
     flat = one(beta, 0.0, 1e-12).interval(0.8)[0]
     np.testing.assert_allclose(flat, stats.beta(1.5, 1.5).ppf([0.1, 0.9]), atol=2e-6)
     assert expit(0.0) == pytest.approx(flat.mean(), abs=1e-6)
+
+
+@pytest.mark.parametrize("variance", [0.1, 10.0])
+def test_counts_of_categories_against_a_grid(variance):
+    """Distribution functions of each category's count by a fine grid over the two differences of three latents."""
+    from scipy.special import softmax
+    from scipy.stats import binom
+
+    from ggpm.families.special.adaptive import latent_root
+    from ggpm.prediction.categories import category_quantiles
+
+    rng = np.random.default_rng(4)
+    A = rng.normal(size=(3, 3, 3))
+    mean, cov, trials = rng.normal(size=(3, 3)), variance * A @ A.swapaxes(1, 2), np.array([1.0, 12.0, 40.0])
+    p = Predictive(families.Multinomial().resolve(np.ones((1, 3))), mean, cov, trials)
+    x = np.linspace(-7.0, 7.0, 401)
+    grid, w = np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2), np.exp(-0.5 * x**2)
+    weight = np.outer(w, w).ravel() / w.sum() ** 2
+    centre, root = latent_root(mean, cov, contrasts=True)
+    found = category_quantiles(p, trials, (0.05, 0.95))
+    for i, N in enumerate(trials):
+        pi = softmax(centre[i] + grid @ root[i].T, axis=1)
+        for j in range(3):
+            for k, q in enumerate((0.05, 0.95)):
+                y = found[i, j, k]
+                below, upto = (weight @ binom.cdf(v, N, pi[:, j]) for v in (y - 1, y))
+                assert below < q + 1e-6 and upto > q - 1e-6
+
+
+QUESTIONS = {
+    "mean": lambda p, y: p.mean(),
+    "var": lambda p, y: p.var(),
+    "log_prob": lambda p, y: p.log_prob(y),
+    "interval": lambda p, y: p.interval(0.9),
+    "contains": lambda p, y: p.highest_density(0.9, n_draws=20).contains(y),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("name", ["poisson", "von_mises", "dirichlet", "categorical"])
+def test_memory_at_two_numbers_of_rows(name, question, monkeypatch):
+    """Peak memory above the answer, at 4 and 12 blocks of rows: what is kept of a row is a few numbers."""
+    monkeypatch.setattr("ggpm.prediction.predictive.BLOCK", 32)
+    monkeypatch.setattr("ggpm.prediction.regions.BLOCK", 32)
+    family = {
+        "poisson": families.Poisson(),
+        "von_mises": families.VonMises(),
+        "dirichlet": families.Dirichlet().resolve(np.full((1, 3), 1 / 3)),
+        "categorical": families.Categorical(n_classes=3).resolve(np.arange(3)),
+    }[name]
+    peaks, D, row = [], family.latent_dim, 0
+    for m in (128, 128, 384):  # tables of functions are made once
+        mean = np.random.default_rng(0).normal(size=(m, D))
+        p = Predictive(family, mean, np.broadcast_to(0.04 * np.eye(D) + 0.02, (m, D, D)).copy())
+        y = p.sample(None, 0)
+        tracemalloc.start()
+        try:
+            answer = QUESTIONS[question](p, y)
+        except ValueError:  # no density, no order
+            tracemalloc.stop()
+            pytest.skip(f"{name} outputs have no {question}")
+        peaks.append(tracemalloc.get_traced_memory()[1] - answer.nbytes)
+        tracemalloc.stop()
+        row = answer.nbytes // m
+    # encoded y and numbers of the rows are kept: a few times the answer, and no array of D x D per row and node
+    if question != "contains":  # whose draws fill one batch
+        assert peaks[2] - peaks[1] < 256 * (6 * row + 400)
+    assert peaks[2] < 60 * 2**20
+
+
+THREADS = """
+import numpy as np
+from ggpm import Predictive, families
+rng = np.random.default_rng(0)
+for family, y in (
+    (families.Wishart(phi=5.5), np.eye(2)[None]),
+    (families.Dirichlet(), np.full((1, 3), 1 / 3)),
+    (families.Categorical(n_classes=5), np.arange(5)),
+    (families.VonMisesFisher(), np.eye(3)[:1]),
+):
+    family = family.resolve(y)
+    D = family.latent_dim
+    p = Predictive(family, rng.normal(size=(10, D)), np.broadcast_to(0.5 * np.eye(D), (10, D, D)).copy())
+    print(" ".join(repr(float(v)) for v in p.log_prob(p.sample(None, 0))))
+"""
+
+
+@pytest.mark.slow
+def test_densities_do_not_move_with_the_number_of_threads():
+    """Equal eigenvalues leave every rotation open, and the number of BLAS threads must not choose one."""
+    found = []
+    for threads in ("1", "2"):
+        environment = dict(os.environ, OMP_NUM_THREADS=threads, OPENBLAS_NUM_THREADS=threads)
+        command = [sys.executable, "-c", THREADS]
+        out = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        found.append([[float(v) for v in line.split()] for line in out.stdout.splitlines()])
+    for one_thread, two in zip(*found):
+        np.testing.assert_allclose(one_thread, two, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["wishart", "dirichlet", "categorical", "von_mises_fisher"])
+def test_densities_do_not_move_with_the_basis(name):
+    """A covariance that is a multiple of the unit matrix to rounding: its eigenvectors are chance."""
+    family = {
+        "wishart": families.Wishart(phi=5.5).resolve(np.eye(2)[None]),
+        "dirichlet": families.Dirichlet().resolve(np.full((1, 3), 1 / 3)),
+        "categorical": families.Categorical(n_classes=5).resolve(np.arange(5)),
+        "von_mises_fisher": families.VonMisesFisher().resolve(np.eye(3)[:1]),
+    }[name]
+    rng, D = np.random.default_rng(1), family.latent_dim
+    mean = rng.normal(size=(20, D))
+    noise = 1e-13 * rng.normal(size=(2, 20, D, D))
+    p, other = (Predictive(family, mean, 0.8 * np.eye(D) + e + e.swapaxes(1, 2)) for e in noise)
+    y = p.sample(None, 0)
+    np.testing.assert_allclose(p.log_prob(y), other.log_prob(y), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(p.mean(), other.mean(), rtol=0, atol=1e-9)

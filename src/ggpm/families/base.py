@@ -42,6 +42,7 @@ OPTIONAL = (
     "cdf",
     "natural",
     "part_log_prob",
+    "share_spread",
 )
 """Closed forms that a family may give; each is a method of `Family` that answers None, and `Family.has` tells which
 ones a class overrides. What uses them has a general way for the rest, and tests compare the two."""
@@ -405,6 +406,13 @@ class Family(BaseEstimator, ABC):
 
         z is the logit of the part's place between the bounds of the support, and the density is per unit of z, so that
         parts next to a bound keep their digits; None if there is no such form.
+        """
+        return None
+
+    def share_spread(self, eta: Array, trials: Array | None = None) -> Any:
+        """s (...) of a `spread` that is s (diag(p) - p p^T), p the `moment` of one trial; None if it is not.
+
+        Averages over many nodes then have no matrix for every node.
         """
         return None
 

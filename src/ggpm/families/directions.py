@@ -11,6 +11,7 @@ import numpy as np
 from ggpm.families.base import Array, Family, moments
 from ggpm.families.curvature import Marginals, RankOne
 from ggpm.families.special import BesselRatio, length
+from ggpm.families.special.directional import MOST, average_moments, log_average
 
 
 class _Polar(NamedTuple):
@@ -101,6 +102,12 @@ class Directions(Family):
         T = self.direction(y)
         return T, np.full(T.shape[:-1], -self.log_whole(T.shape[-1]))
 
+    def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array | None:
+        T = self.direction(y)
+        if T.shape[-1] > MOST:
+            return None
+        return log_average(T.shape[-1] / 2 - 1, mean, cov, T) - self.log_whole(T.shape[-1])
+
     @staticmethod
     def _U(polar: _Polar) -> RankOne:
         c1, rho = polar.bessel.c1, polar.bessel.rho
@@ -145,6 +152,11 @@ class Directions(Family):
         return self.direction(y).copy()  # paper sec. 4.2: the observed direction
 
     # ---- in the space of y -------------------------------------------------------------------------------
+    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array | None] | None:
+        if mean.shape[1] > MOST:
+            return None
+        return average_moments(mean.shape[1] / 2 - 1, mean, cov, second=False)
+
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         c1 = BesselRatio(eta.shape[-1] / 2 - 1, length(eta)).c1  # A omega = (A/kappa) eta
         out = np.empty(eta.shape)

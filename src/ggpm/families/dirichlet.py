@@ -15,7 +15,8 @@ from ggpm.families.composition import Composition, Zeros
 from ggpm.families.curvature import NU2_MAX, Marginals, RankOne
 from ggpm.families.dirichlet_multinomial import log_dirichlet_draws
 from ggpm.families.links import LINKS, Link
-from ggpm.families.special import LogGamma1p, SoftplusTerms, digamma_increment, information_gap, sum_of_others
+from ggpm.families.special import LogGamma1p, SoftplusTerms, digamma_increment, information_gap, largest, sum_of_others
+from ggpm.families.special.log_gamma import log_gamma_factors
 from ggpm.families.special.stable import excess_log, log_minus_digamma, stirling_error
 
 _TINY = 1e-290  # alpha below it is set to it: exp(eta) is about to underflow to zero, where no density exists
@@ -181,12 +182,24 @@ class Dirichlet(Composition):
     def log_prob(self, eta: Array, y: Array) -> Array:
         # what derivatives would need costs as much again
         alpha, log_y, d = self._alpha(eta), np.log(y), eta.shape[-1]
-        ones = np.ones(d)
-        S = alpha @ ones
-        value = gammaln(S) - gammaln(alpha) @ ones + np.einsum("...j,...j->...", alpha, log_y)
-        value = value - (log_y @ ones + (d - 1) * math.log(self.unit))
-        ordinary = (_ORDINARY[1] > S) & (alpha.min(axis=-1) > _ORDINARY[0] * S)
-        return self._with_careful_rows(value, ordinary, alpha, y)
+        S, value = alpha @ np.ones(d), np.einsum("...j,...j->...", alpha, log_y)
+        value -= log_y @ np.ones(d) + (d - 1) * math.log(self.unit)
+        # log Gamma(S) - sum_j log Gamma(alpha_j), part by part on long arrays, with one logarithm for a few parts
+        top = np.minimum(S, _ORDINARY[1])  # larger ones are done with care below
+        products, L = log_gamma_factors(top)
+        value += L
+        products, least = 1.0 / products, top
+        for j in range(d):
+            part = np.minimum(np.ascontiguousarray(alpha[..., j]), top)
+            P, L = log_gamma_factors(part)
+            value -= L
+            products *= P
+            least = np.minimum(least, part)
+            if j % 16 == 15:  # what may overflow after some more
+                value += np.log(products)
+                products = np.ones_like(products)
+        value += np.log(products)
+        return self._with_careful_rows(value, (_ORDINARY[1] > S) & (least > _ORDINARY[0] * S), alpha, y)
 
     def u(self, eta: Array, y: Array) -> Array:
         t = self._terms(eta)
@@ -257,7 +270,7 @@ class Dirichlet(Composition):
     # ---- in the space of y -------------------------------------------------------------------------------
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         alpha = self._alpha(eta)
-        return alpha / alpha.sum(axis=-1, keepdims=True)
+        return alpha / (alpha @ np.ones(alpha.shape[-1]))[..., None]
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         alpha = self._alpha(eta)
@@ -267,10 +280,14 @@ class Dirichlet(Composition):
         np.einsum("...jj->...j", cov)[...] = m * (sum_of_others(alpha) / S)
         return cov / (1.0 + S[..., None])
 
+    def share_spread(self, eta: Array, trials: Array | None = None) -> Array:
+        return 1.0 / (1.0 + self._alpha(eta) @ np.ones(eta.shape[-1]))
+
     def natural(self, eta: Array) -> tuple[Array, Array]:
         """theta = alpha and b = sum_j log Gamma(alpha_j) - log Gamma(S)."""
         alpha = self._alpha(eta)
-        return alpha, gammaln(alpha).sum(axis=-1) - gammaln(alpha.sum(axis=-1))
+        ones = np.ones(alpha.shape[-1])
+        return alpha, gammaln(alpha) @ ones - gammaln(alpha @ ones)
 
     def statistic(self, y: Array) -> tuple[Array, Array]:
         """log y, and -sum_j log y_j per unit of the user's y."""
@@ -295,8 +312,8 @@ class Dirichlet(Composition):
         alpha = self._alpha(eta)
         log_g = log_dirichlet_draws(alpha, rng)
         # a part below the smallest float would be a zero, which has no density
-        parts = np.exp(np.maximum(log_g - log_g.max(axis=-1, keepdims=True), -700.0))
-        return self.amounts(parts / parts.sum(axis=-1, keepdims=True))
+        parts = np.exp(np.maximum(log_g - largest(log_g)[..., None], -700.0))
+        return self.amounts(parts / (parts @ np.ones(parts.shape[-1]))[..., None])
 
     def loss(self, y: Array, prediction: Array) -> Array:
         return self._divergence(y, prediction)

@@ -124,6 +124,10 @@ class DirichletMultinomial(Multinomial):
         cov = super().spread(eta, trials)
         return cov if trials is None else cov * ((trials + self.phi) / (1.0 + self.phi))[..., None, None]
 
+    def share_spread(self, eta: Array, trials: Array | None = None) -> Array:
+        own = super().share_spread(eta, trials)
+        return own if trials is None else own * ((trials + self.phi) / (1.0 + self.phi))
+
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         return super().sample(
             log_dirichlet_draws(np.maximum(self.phi * np.exp(log_softmax(eta)), _TINY), rng), rng, trials

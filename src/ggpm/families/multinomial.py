@@ -128,6 +128,9 @@ class Multinomial(Family):
         np.einsum("...jj->...j", cov)[...] = pi * sum_of_others(pi)
         return cov if trials is None else np.asarray(trials)[..., None, None] * cov
 
+    def share_spread(self, eta: Array, trials: Array | None = None) -> Array:
+        return np.broadcast_to(1.0 if trials is None else np.asarray(trials), eta.shape[:-1])
+
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         pi = softmax(eta)
         N = np.ones(eta.shape[:-1]) if trials is None else np.broadcast_to(trials, eta.shape[:-1])

@@ -163,6 +163,8 @@ class VonMisesDirectionConcentration(VonMises):
             out[rows] = logsumexp(self.log_prob(eta, y[rows]), axis=0, b=weights[:, None])
         return out
 
+    predictive_moments = Family.predictive_moments  # the natural parameter is no Gaussian
+
     def expansion(self, y: Array) -> Array:
         return np.concatenate([super().expansion(y), np.zeros((*y.shape, 1))], axis=-1)
 

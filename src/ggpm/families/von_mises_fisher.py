@@ -11,6 +11,8 @@ from scipy.special import betaln
 from ggpm.families.base import Array
 from ggpm.families.directions import Directions
 from ggpm.families.special import BesselRatio, length, sum_of_others
+from ggpm.families.special.bessel import quick_log_bessel
+from ggpm.families.special.directional import MOST, average_moments
 from ggpm.families.support import Sphere, Support
 
 
@@ -68,13 +70,23 @@ class VonMisesFisher(Directions):
         y, s = np.tanh(0.5 * z).swapaxes(1, 2)[:, :, None], (1.0 / np.cosh(0.5 * z)).swapaxes(1, 2)[:, :, None]
         own = eta.swapaxes(1, 2)  # (n, d, S)
         across = np.sqrt(sum_of_others(eta**2)).swapaxes(1, 2)[..., None] * s
-        bessel = np.log1p(np.exp(-2.0 * across)) - math.log(2.0) if d == 2 else BesselRatio((d - 3) / 2, across).log
+        if d == 2:
+            bessel = np.log1p(np.exp(-2.0 * across)) - math.log(2.0)
+        else:
+            bessel = quick_log_bessel((d - 3) / 2, across)
         log_volume = (d - 1) * np.log(s) - math.log(2.0) - betaln(0.5, (d - 1) / 2)  # dy/dz = s²/2
         # a y + b s - kappa is never positive: nothing of the size of kappa is left where the density is
         fit = (own[..., None] * y + across) - kappa[:, None, :, None]
         return bessel + log_volume + fit - BesselRatio(d / 2 - 1, kappa).log[:, None, :, None]
 
     # ---- in the space of y -------------------------------------------------------------------------------
+    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array] | None:
+        if mean.shape[1] > MOST:
+            return None
+        first, second = average_moments(mean.shape[1] / 2 - 1, mean, cov, second=True)
+        assert second is not None
+        return first, second - first[:, :, None] * first[:, None, :]
+
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         """Covariance of the unit vector: the second derivative of b, which is U."""
         polar = self._polar(eta)

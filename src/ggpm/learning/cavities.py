@@ -154,7 +154,7 @@ def _integrals(approximation: Approximation, mean: Array, R: Array, site: tuple[
 
     everything, few = np.arange(n), D <= PRODUCT_MOST
     levels = first_levels(R) if few else np.full((n, 1), len(sparse_levels(D)))
-    values, _, levels = climb(sums, levels, D, lambda _: AGREEMENT, np.full(n, few), MOST_NODES)
+    values, _, levels = climb(sums, levels, D, lambda *_: AGREEMENT, np.full(n, few), MOST_NODES)
     m_bar, R_bar, t_mean, t_square = np.zeros((n, D)), np.zeros((n, D, D)), np.zeros((n, D)), np.zeros((n, D, D))
     phi = np.zeros((n, p.family.log_hyper.size))
     for rows, x, w in groups(levels, D, everything, width=2 + phi.shape[1]) if gradient else ():

@@ -1,21 +1,24 @@
 """Counts of one category among several: binomial given the softmax of the latents.
 
-The logit of a category's probability is its latent less the log-sum-exp of the others. Given these it is normal, so
-that the count has the distribution of a binomial variable with one latent; a few nodes for the others do the rest.
+Of few trials all probabilities are tabulated, averaged over nodes that all categories share. Of many: the logit of a
+category's probability is its latent less the log-sum-exp of the others. Given these it is normal, so that the count has
+the distribution of a binomial variable with one latent; a few nodes for the others do the rest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import gammaln, logsumexp
 
 from ggpm.families.binomial import Binomial
-from ggpm.families.special.adaptive import cholesky_root
+from ggpm.families.special import log_softmax
+from ggpm.families.special.adaptive import latent_root
 from ggpm.prediction.line import Line
-from ggpm.prediction.nodes import latent_nodes
+from ggpm.prediction.nodes import Rows, latent_nodes
 from ggpm.prediction.roots import integer_roots
 
 if TYPE_CHECKING:
@@ -24,29 +27,88 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 MOST_SOFTMAX = 4  # categories up to which nodes for all but one latent are few
+TABLES = (8, 16, 32, 64)  # trials up to which tables are made, together for rows with about as many
+MOST_NODES = 2**18  # of one row
+TABLE_DOUBLES = 2**16  # nodes times counts that are worked on at once: they stay in the processor's cache
 
 
-def category_quantile(p: Predictive, trials: Array, q: float) -> Array:
-    """The q-quantile of the count in every category, (m, d)."""
-    return np.stack([_of_category(p, trials, j, q) for j in range(p.latent_mean.shape[1])], axis=1)
+def few_trials(trials: Array) -> NDArray[np.bool_]:
+    """Tell which rows have tables of all their counts."""
+    return trials <= TABLES[-1]
+
+
+def category_quantiles(p: Predictive, trials: Array, tails: tuple[float, ...]) -> Array:
+    """Quantiles of the count in every category, (m, d, number of tails)."""
+    out = np.empty((*p.latent_mean.shape, len(tails)))
+    few = few_trials(trials) & ((_count(p, trials) <= MOST_NODES) | (out.shape[1] > MOST_SOFTMAX))
+    for fewer, most in zip((0, *TABLES), TABLES):
+        some = np.flatnonzero(few & (trials > fewer) & (trials <= most))
+        for rows, F in _tables(p.rows(some), trials[some]):
+            # a sum of probabilities may stay below one by rounding
+            found = np.stack([np.sum(q > F[..., :-1], axis=-1) for q in tails], axis=-1)
+            out[some[rows]] = np.minimum(found, trials[some[rows], None, None])
+    some = np.flatnonzero(~few)
+    for j in range(out.shape[1] if some.size else 0):
+        for k, q in enumerate(tails):
+            out[some, j, k] = _of_category(p.rows(some), trials[some], j, q)
+    return out
+
+
+def _count(p: Predictive, trials: Array) -> Array:
+    """About how many nodes a row has: twelve for each direction, and more where its latent is wide."""
+    root = latent_root(p.latent_mean, p.latent_cov, p.family.shift_invariant)[1]
+    sd = np.sqrt(np.sum(root**2, axis=1))
+    return np.prod(12.0 * np.hypot(1.0, 0.5 * np.sqrt(trials)[:, None] * sd), axis=1)
+
+
+def _tables(p: Predictive, trials: Array) -> Iterator[tuple[Rows, Array]]:
+    """Rows, and distribution functions of the counts in every category at 0, 1, ..., (k, d, most trials + 1)."""
+    if not len(p):
+        return
+    mean, root = latent_root(p.latent_mean, p.latent_cov, p.family.shift_invariant)
+    U = 0.25 * trials[:, None, None] * np.eye(mean.shape[1])  # the most that counts tell, wherever the latent is
+    counts = np.arange(trials.max() + 1.0)
+    for rows, eta, weights in latent_nodes(mean, root, U, 4, MOST_NODES, even=True):
+        N, F = trials[rows], np.empty((len(rows), eta.shape[2], len(counts)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_ways = gammaln(N + 1.0)[:, None] - gammaln(counts + 1.0) - gammaln(N[:, None] - counts + 1.0)
+        log_ways = np.where(counts <= N[:, None], log_ways, -np.inf)
+        step = max(1, TABLE_DOUBLES // (eta.shape[1] * len(counts)))
+        for start in range(0, len(rows), step):
+            some = slice(start, start + step)
+            log_pi = log_softmax(eta[some])
+            share = np.broadcast_to(weights, eta.shape[:2])[some, None, :]
+            for j in range(eta.shape[2]):
+                own = log_pi[..., j]
+                with np.errstate(divide="ignore"):
+                    rest = np.maximum(np.log(-np.expm1(own)), -1e4)  # log(1 - pi)
+                # pi^y (1 - pi)^(N - y); beyond N trials the number of ways is zero
+                values = (own - rest)[..., None] * counts
+                values += (N[some, None] * rest)[..., None]
+                np.exp(np.minimum(values, 0.0, out=values), out=values)
+                F[some, j] = np.matmul(share, values)[:, 0]
+        yield rows, np.cumsum(F * np.exp(log_ways)[:, None], axis=-1)
 
 
 def _of_category(p: Predictive, trials: Array, j: int, q: float) -> Array:
     D = p.latent_mean.shape[1]
-    order = [k for k in range(D) if k != j] + [j]
-    mean, root = p.latent_mean[:, order], cholesky_root(p.latent_cov[:, order][:, :, order])
+    # the other categories' latents and the category's own, relative to one of the others
+    order = [k for k in range(D) if k != j]
+    order = [*order[1:], j, order[0]]
+    mean, root = latent_root(p.latent_mean[:, order], p.latent_cov[:, order][:, :, order], contrasts=True)
+    mean, root = mean[:, :-1], root[:, :-1]
     own = root[:, -1, -1]
     # how the category's own latent follows the others
     follows = np.einsum("mi,mik->mk", root[:, -1, :-1], np.linalg.pinv(root[:, :-1, :-1]))
     # what the count tells of the others' latents, blurred by the category's own
-    information = trials * np.prod(expit(np.outer(mean[:, -1] - logsumexp(mean[:, :-1], axis=1), [1.0, -1.0])), axis=1)
-    moves = follows - softmax(mean[:, :-1], axis=1)  # of the logit, with the others' latents
+    information = 0.25 * trials
+    moves = np.abs(follows) + 1.0  # of the logit, with the others' latents, at most
     U = (information / (1.0 + information * own**2))[:, None, None] * moves[:, :, None] * moves[:, None, :]
     out = np.empty(len(p))
     binomial = Binomial()
-    for rows, others, weights in latent_nodes(mean[:, :-1], root[:, :-1, :-1], U, 64):
+    for rows, others, weights in latent_nodes(mean[:, :-1], root[:, :-1, :-1], U, 64, even=True):
         shift = np.einsum("ksi,ki->ks", others - mean[rows, None, :-1], follows[rows])
-        centre = mean[rows, -1, None] + shift - logsumexp(others, axis=-1)
+        centre = mean[rows, -1, None] + shift - logsumexp(np.pad(others, ((0, 0), (0, 0), (0, 1))), axis=-1)
         share = np.broadcast_to(weights, centre.shape)
         S = centre.shape[1]
         average = np.einsum("ks,ks->k", share, centre)

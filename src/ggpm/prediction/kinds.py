@@ -22,7 +22,7 @@ from ggpm.families.base import Family
 from ggpm.families.multinomial import Multinomial
 from ggpm.families.support import Circle
 from ggpm.prediction.angles import CircularTable, circular_tables
-from ggpm.prediction.categories import MOST_SOFTMAX, category_quantile
+from ggpm.prediction.categories import MOST_SOFTMAX, category_quantiles, few_trials
 from ggpm.prediction.line import Line, Several, expect
 from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.parts import PartTable, part_tables
@@ -277,9 +277,15 @@ class Shares(Ordered):
         if p.family.has("cdf"):  # of successes; failures are the other trials
             successes = np.stack([self.quantile(p, t) for t in tails], axis=-1)
             return np.stack([successes, trials[:, None] - successes[:, ::-1]], axis=1)
-        if p.family.latent_dim <= MOST_SOFTMAX and type(p.family) is Multinomial and len(p.components) == 1:
-            return np.stack([category_quantile(p, trials, t) for t in tails], axis=-1)
-        return self._interval_of_draws(p, tails)
+        if type(p.family) is not Multinomial or len(p.components) > 1:
+            return self._interval_of_draws(p, tails)
+        tabled = few_trials(trials) | (p.family.latent_dim <= MOST_SOFTMAX)
+        out = np.empty((*p.latent_mean.shape, 2))
+        if tabled.any():
+            out[tabled] = category_quantiles(p.rows(tabled), trials[tabled], tails)
+        if not tabled.all():
+            out[~tabled] = self._interval_of_draws(p.rows(~tabled), tails)
+        return out
 
     @staticmethod
     def _one_number(encoded: Array) -> bool:

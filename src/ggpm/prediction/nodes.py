@@ -38,20 +38,23 @@ MOST = 2**15  # nodes of one row; where the product has more of them, Sobol poin
 
 
 def latent_nodes(
-    mean: Array, root: Array, U: Array, per_node: int, most: int = MOST
+    mean: Array, root: Array, U: Array, per_node: int, most: int = MOST, even: bool = False
 ) -> Iterator[tuple[Rows, Array, Array]]:
     """Rows (k,), their nodes (k, S, D) and weights (k, S) or (1, S).
 
     Parameters
     ----------
-    mean, root : (m, D) and (m, D, D)
-        Gaussians of the latent, with lower Cholesky factors of their covariances.
+    mean, root : (m, D) and (m, D, d)
+        Gaussians of the latent, with lower roots of their covariances (`latent_root`).
     U : (m, D, D)
         Information about the latent in one observation, at the mean: its inverse is how wide likelihoods are.
     per_node : int
         Numbers that the caller holds for every node, which decides how many rows come at once.
     most : int
         Nodes of one row from which on Sobol points serve instead.
+    even : bool
+        True where likelihoods are as narrow anywhere as at the mean, as those of a softmax are, whose latents matter
+        relative to each other and not to zero.
 
     Examples
     --------
@@ -59,7 +62,7 @@ def latent_nodes(
     >>> [float(np.round(w[0] @ eta[0, :, 0] ** 2, 4)) for _, eta, w in parts]
     [10.0]
     """
-    D = mean.shape[1]
+    d = root.shape[2]
     sd = np.sqrt(np.maximum(np.einsum("mik,mij,mjk->mk", root, U, root, optimize=True), 0.0))
     limits, counts = np.array([h[0] for h in HERMITE]), np.array([h[1] for h in HERMITE])
     rule = counts[np.minimum(np.searchsorted(limits, sd), len(counts) - 1)]
@@ -69,13 +72,13 @@ def latent_nodes(
         of_rule = np.flatnonzero((rule == sizes).all(axis=1))
         if not sizes.all():
             ones = np.ones((len(of_rule), 1))
-            yield from _wide(of_rule, mean[of_rule, None], ones, root, U, max(per_node, 4 * D), most)
+            yield from _wide(of_rule, mean[of_rule, None], ones, root, U, max(per_node, 4 * d), most, even)
             continue
         if np.prod(sizes.astype(float)) > MOST_HERMITE:
-            nodes, weights = matched_nodes(D, "standard")
+            nodes, weights = matched_nodes(d, "standard")
         else:
             nodes, weights = hermite(tuple(int(n) for n in sizes))
-        for part in batches(len(of_rule), len(nodes) * max(per_node, 4 * D)):
+        for part in batches(len(of_rule), len(nodes) * max(per_node, 4 * d)):
             rows = of_rule[part]
             yield rows, mean[rows, None, :] + nodes @ root[rows].swapaxes(1, 2), weights[None]
 
@@ -99,14 +102,14 @@ def _hermite(n: int) -> tuple[Array, Array]:
 
 
 def _wide(
-    rows: Rows, eta: Array, weights: Array, root: Array, U: Array, per_node: int, most: int, j: int = 0
+    rows: Rows, eta: Array, weights: Array, root: Array, U: Array, per_node: int, most: int, even: bool, j: int = 0
 ) -> Iterator[tuple[Rows, Array, Array]]:
     """Nodes of rows whose latent is wider than the likelihood in some direction, one dimension after the other.
 
     ``eta`` (k, S, D) and ``weights`` (k, S) are the nodes of the dimensions before j.
     """
     S, D = eta.shape[1:]
-    if j == D:
+    if j == root.shape[2]:
         yield rows, eta, weights
         return
     column = root[rows, :, j]
@@ -115,11 +118,14 @@ def _wide(
     centre = np.einsum("ksd,kd->ks", eta, along)
     # links that bend more than likelihoods do for latents of one make them narrower than one
     told = np.einsum("ki,kij,kj->k", along, U[rows], along)
-    count = _count(centre, sd, 1.0 / np.sqrt(np.clip(told, 1.0, NARROWEST**-2)))
+    if even:
+        count = _even_count(sd, 1.0 / np.sqrt(np.maximum(told, 1.0)))
+    else:
+        count = _count(centre, sd, 1.0 / np.sqrt(np.clip(told, 1.0, NARROWEST**-2)))
     for N in np.unique(count):
         same = np.flatnonzero(count == N)
         if most < S * N:
-            nodes, share = matched_nodes(D, "fine")
+            nodes, share = matched_nodes(root.shape[2], "fine")
             for part in batches(len(same), len(nodes) * per_node):
                 i = rows[same[part]]
                 mean = np.einsum("ks,ksd->kd", weights[same[part]], eta[same[part]])
@@ -127,12 +133,12 @@ def _wide(
             continue
         for part in batches(len(same), S * N * per_node):
             i = same[part]
-            x, w = _axis(centre[i], sd[i], int(N))
+            x, w = _axis(centre[i], sd[i], int(N), even)
             nodes = (eta[i, :, None] + x[..., None] * along[i, None, None]).reshape(len(i), S * N, D)
             share = (weights[i, :, None] * w).reshape(len(i), S * N)
             kept = np.any(share > FAR_OUT * share.max(axis=1, keepdims=True), axis=0)
             share = share[:, kept] / share[:, kept].sum(axis=1, keepdims=True)
-            yield from _wide(rows[i], nodes[:, kept], share, root, U, per_node, most, j + 1)
+            yield from _wide(rows[i], nodes[:, kept], share, root, U, per_node, most, even, j + 1)
 
 
 def _from_x(x: Array) -> Array:
@@ -154,10 +160,21 @@ def _count(centre: Array, sd: Array, unit: Array) -> NDArray[np.int_]:
     return np.where(known, 1, step * -(-count // step))
 
 
-def _axis(centre: Array, sd: Array, N: int) -> tuple[Array, Array]:
+def _even_count(sd: Array, unit: Array) -> NDArray[np.int_]:
+    """Number of nodes along one direction, (k,), at equal distances: few different ones."""
+    known = sd == 0
+    count = 2.0 * REACH * np.hypot(sd / unit, 1.0) / SPACING
+    return np.where(known, 1, np.ceil(2.0 ** (np.ceil(4.0 * np.log2(count)) / 4.0)).astype(int) + 1)
+
+
+def _axis(centre: Array, sd: Array, N: int, even: bool) -> tuple[Array, Array]:
     """Offsets (k, S, N) along one direction and their weights."""
     if N == 1:
         return np.zeros((*centre.shape, 1)), np.ones((*centre.shape, 1))
+    if even:
+        e = np.broadcast_to(REACH * np.linspace(-1.0, 1.0, N), (*centre.shape, N))
+        w = np.exp(-0.5 * e * e)
+        return e * sd[:, None, None], w / w.sum(axis=-1, keepdims=True)
     low, high = (_from_x(centre + sign * REACH * sd[:, None])[..., None] for sign in (-1.0, 1.0))
     t = low + (high - low) * np.linspace(0.0, 1.0, N)
     root = np.sqrt(1.0 + 0.25 * t * t)

@@ -100,9 +100,8 @@ class PartTable:
 
 def part_tables(p: Predictive) -> Iterator[tuple[Rows, PartTable]]:
     """Tables of some rows at a time."""
-    d = p.family.latent_dim
     root = p.cholesky()
-    for rows, eta, weights in latent_nodes(p.latent_mean, root, information(p), 2 * POINTS * d):
+    for rows, eta, weights in latent_nodes(p.latent_mean, root, information(p), 4):
         share = np.broadcast_to(weights, eta.shape[:2])
         centre, spread = _place(p, rows, eta, share)
         reach = SPREADS * spread[:, None] + LENGTHS * _tails(p, rows)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from ggpm.data.checks import check_level, check_whole
 from ggpm.families.base import Family
-from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, cholesky_root, expectation
+from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, cholesky_root, expectation, latent_root
 from ggpm.prediction.kinds import Ordered, kind_of
-from ggpm.prediction.nodes import latent_nodes
+from ggpm.prediction.nodes import gather, latent_nodes
 from ggpm.prediction.questions import Parameter, mean_interval, probability
 from ggpm.prediction.regions import HighestDensityRegion, highest_density
 from ggpm.sites.densities import log_expected_prob
@@ -24,8 +24,10 @@ __all__ = ["Predictive"]
 Array = NDArray[np.float64]
 
 # Accuracy of expectations, relative to the largest entry of a row's moment; what the ladder of rules leaves off by more
-# than HARD is computed on nodes that resolve the likelihood all over the latent's range.
-TOLERANCE, HARD = 1e-8, 1e-6
+# than HARD is computed on nodes that resolve the likelihood all over the latent's range. A rule of the ladder is off by
+# NEXT of its change from the one before.
+TOLERANCE, HARD, NEXT = 3e-8, 1e-6, 0.1
+BLOCK = 2**14  # rows that are answered at a time
 
 
 class Predictive:
@@ -115,7 +117,7 @@ class Predictive:
         >>> p.mean().round(3)
         array([1.649, 1.649])
         """
-        return self.family.point(self._moment())
+        return self._in_blocks(lambda p: p.family.point(p._moment()))
 
     def var(self) -> Array:
         """Predictive variance: (m,) for scalar y, covariance (m, d, d) for vectors, circular variance for angles.
@@ -127,6 +129,9 @@ class Predictive:
         >>> p.var().round(3)
         array([6.319, 6.319])
         """
+        return self._in_blocks(Predictive._var)
+
+    def _var(self) -> Array:
         own = self.family.predictive_moments(self.latent_mean, self.latent_cov)
         if own is not None and own[1] is not None:
             moment, total = own
@@ -136,24 +141,41 @@ class Predictive:
             return np.asarray(family.variance_of(self._moment()))
         # entries of matrices have variances, not covariances
         outer = centre.ndim == 2 and family.support.row_ndim < 2
+        size = centre[0].size if len(centre) else 1
+        pairs = [(i, j) for i in range(size) for j in range(i + 1)] if outer else [(i, i) for i in range(size)]
 
         def moments(eta: Array, rows: Rows) -> Array:
+            """The moment from its centre, and E[(y - centre)^2] entry by entry: one operation each on long arrays."""
             t = None if trials is None else trials[rows]
-            first = family.moment(eta, t) - centre[rows]
-            second = first[..., :, None] * first[..., None, :] if outer else first**2
-            parts = (first, second, family.spread(eta, t))
-            return np.concatenate([v.reshape(*eta.shape[:2], -1) for v in parts], axis=-1)
+            moment = family.moment(eta, t)
+            first = (moment - centre[rows]).reshape(*eta.shape[:2], size)
+            out = np.empty((size + len(pairs), *eta.shape[:2]))
+            out[:size] = np.moveaxis(first, -1, 0)
+            second = out[size:]
+            for square, (i, j) in zip(second, pairs):
+                np.multiply(out[i], out[j], out=square)
+            if outer and family.has("share_spread"):
+                s, p = family.share_spread(eta, t), moment if t is None else moment / t[:, None]
+                shares = [np.ascontiguousarray(p[..., i]) for i in range(size)]
+                for square, (i, j) in zip(second, pairs):
+                    square += s * shares[i] * ((1.0 if i == j else 0.0) - shares[j])
+            else:
+                spread = family.spread(eta, t)
+                for square, (i, j) in zip(second, pairs):
+                    square += spread[..., i, j] if outer else spread.reshape(*eta.shape[:2], -1)[..., i]
+            return np.moveaxis(out, 0, -1)
 
-        size = centre[0].size if len(centre) else 1
         found = self._expect(moments)
-        first = found[:, :size].reshape(centre.shape)
-        shape = (*centre.shape, size) if outer else centre.shape
-        count = int(np.prod(shape[1:], dtype=int))
-        between = found[:, size : size + count].reshape(shape)
-        between = between - (first[..., :, None] * first[..., None, :] if outer else first**2)
-        within = found[:, size + count :]
-        within = within.reshape(shape) if within.shape[1] == count else within[:, 0]
-        return family.variance(centre + first, within, between)
+        first = found[:, :size]
+        total = np.empty((len(self), size, size) if outer else (len(self), size))
+        for k, (i, j) in enumerate(pairs):
+            value = found[:, size + k] - first[:, i] * first[:, j]
+            if outer:
+                total[:, i, j] = total[:, j, i] = value
+            else:
+                total[:, i] = value
+        total = total if outer else total.reshape(centre.shape)
+        return family.variance(centre + first.reshape(centre.shape), total, np.zeros_like(total))
 
     def _moment(self) -> Array:
         closed = self.family.predictive_moments(self.latent_mean, self.latent_cov)
@@ -181,7 +203,10 @@ class Predictive:
         >>> p.log_prob([0, 3]).round(3)
         array([-0.963, -2.517])
         """
-        return log_expected_prob(self.family, self.latent_mean, self.latent_cov, self._encode(y))
+        encoded = self._encode(y)
+        return self._in_blocks(
+            lambda p, rows: log_expected_prob(p.family, p.latent_mean, p.latent_cov, encoded[rows]), with_rows=True
+        )
 
     # ---- distribution function ---------------------------------------------------------------------------------
     def cdf(self, y: Any) -> Array:
@@ -195,7 +220,8 @@ class Predictive:
         >>> p.cdf([0, 3]).round(3)
         array([0.382, 0.866])
         """
-        return self._kind.cdf(self, self._encode(y))
+        encoded = self._encode(y)
+        return self._in_blocks(lambda p, rows: p._kind.cdf(p, encoded[rows]), with_rows=True)
 
     def pit(self, y: Any, random_state: Any = 0) -> Array:
         """Probability integral transform of each y: uniform on (0, 1) if the predictive distribution is right.
@@ -220,7 +246,7 @@ class Predictive:
         array([4., 4.])
         """
         check_level(q, "q")
-        return self._kind.quantile(self, q)
+        return self._in_blocks(lambda p: p._kind.quantile(p, q))
 
     def highest_density(self, level: float = 0.9, n_draws: int = 1000) -> HighestDensityRegion:
         """The smallest region of the given level, as a threshold on the density; see `ggpm.prediction.regions`.
@@ -278,7 +304,7 @@ class Predictive:
         (2, 2)
         """
         check_level(level, "level")
-        return self._kind.interval(self, level)
+        return self._in_blocks(lambda p: p._kind.interval(p, level))
 
     def mean_interval(self, level: float = 0.9) -> Array:
         """Credible interval of the mean that `mean` estimates: of a rate, a share, a direction; not of y itself.
@@ -293,7 +319,7 @@ class Predictive:
         array([[0.19, 5.18]])
         """
         check_level(level, "level")
-        return mean_interval(self, level)
+        return self._in_blocks(lambda p: mean_interval(p, level))
 
     def parameter(self, name: str) -> Parameter:
         """One parameter of the family, with ``mean()``, ``median()`` and ``interval(level)``: "scale", "zero", ...
@@ -347,6 +373,15 @@ class Predictive:
             raise ValueError(f"y has {len(encoded)} rows, the predictive distribution {len(self)}.")
         return encoded
 
+    def _in_blocks(self, answer: Callable[..., Array], with_rows: bool = False) -> Array:
+        """Answers for all rows, from so many at a time that memory does not grow with them."""
+        if len(self) <= BLOCK:
+            return answer(self, slice(None)) if with_rows else answer(self)
+        blocks = [slice(start, start + BLOCK) for start in range(0, len(self), BLOCK)]
+        each = (np.arange(len(self))[rows] for rows in blocks)
+        some = (answer(self.rows(rows), rows) if with_rows else answer(self.rows(rows)) for rows in blocks)
+        return gather(len(self), zip(each, some))
+
     # ---- expectations --------------------------------------------------------------------------------------------
     def _expect(self, function: Callable[[Array, Rows], Array]) -> Array:
         """E[function(eta, rows)] for every row; function gives (S, k, ...) for nodes eta (S, k, D) of rows (k,)."""
@@ -356,16 +391,16 @@ class Predictive:
         scale = np.maximum(at_mean.max(axis=1, initial=0.0), spread.max(axis=1, initial=0.0))
         scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
 
-        def relative(eta: Array, rows: Rows) -> Array:
+        def finite(eta: Array, rows: Rows) -> Array:
             with np.errstate(over="ignore", invalid="ignore"):
-                values = function(eta, rows)
-            return values / scale[rows].reshape(-1, *[1] * (values.ndim - 2))
+                return function(eta, rows)
 
-        value, error = expectation(relative, self.latent_mean, self._root, rtol=TOLERANCE, atol=TOLERANCE)
-        D = self.latent_mean.shape[1]
-        hard = np.flatnonzero(error > HARD) if 1 < D <= PRODUCT_MOST else np.empty(0, dtype=np.intp)
+        mean, root = latent_root(self.latent_mean, self.latent_cov, self.family.shift_invariant)
+        value, error = expectation(finite, mean, root, rtol=TOLERANCE, atol=TOLERANCE * scale, next_change=NEXT)
+        D, d = root.shape[1:]
+        hard = np.flatnonzero(error > HARD * scale) if 1 < d <= PRODUCT_MOST else np.empty(0, dtype=np.intp)
         width = np.broadcast_to(np.eye(D), (hard.size, D, D))
-        for rows, eta, weights in latent_nodes(self.latent_mean[hard], self._root[hard], width, 4 * value[0].size):
-            values = relative(eta.swapaxes(0, 1), hard[rows])
+        for rows, eta, weights in latent_nodes(mean[hard], root[hard], width, 4 * value[0].size):
+            values = finite(eta.swapaxes(0, 1), hard[rows])
             value[hard[rows]] = np.einsum("ks,sk...->k...", np.broadcast_to(weights, eta.shape[:2]), values)
-        return value * scale.reshape(-1, *[1] * (value.ndim - 1))
+        return value

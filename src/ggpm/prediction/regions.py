@@ -28,6 +28,9 @@ Array = NDArray[np.float64]
 # tenth of what draws leave in a threshold.
 COARSER = 0.25
 MOST = 2**12  # nodes of one row
+SMALLEST = 1e-200  # density below which its logarithm is computed with more care
+BLOCK = 2**14  # rows that are answered at a time
+TOGETHER = 4  # batches of draws that are made at once: what belongs to a row alone is made for many then
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,13 @@ class HighestDensityRegion:
 
     def contains(self, y: Any) -> NDArray[np.bool_]:
         """Tell whether each y lies within its row's region, (m,)."""
-        family = self.predictive.family
-        return log_density(self.predictive, family.encode(interior(family, y))[None])[0] >= self.log_threshold
+        p, family = self.predictive, self.predictive.family
+        encoded = family.encode(interior(family, y))
+        out = np.empty(len(p), dtype=bool)
+        for start in range(0, len(p), BLOCK):
+            rows = slice(start, start + BLOCK)
+            out[rows] = log_density(p.rows(rows), encoded[None, rows])[0] >= self.log_threshold[rows]
+        return out
 
 
 def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -> HighestDensityRegion:
@@ -73,7 +81,7 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
         line = Line(family, predictive.latent_mean[:, 0], np.sqrt(np.maximum(predictive.latent_cov[:, 0, 0], 0.0)))
         return HighestDensityRegion(predictive, level, line.log_threshold(level))
     threshold = np.empty(len(predictive))
-    for rows in batches(len(predictive), 4 * n_draws * predictive.latent_mean.shape[1]):
+    for rows in batches(len(predictive), max(1, n_draws // TOGETHER)):
         some = predictive.rows(rows)
         draws = interior(family, some.sample(n_draws, 0))
         encoded = family.encode(draws.reshape(-1, *draws.shape[2:]))
@@ -99,7 +107,7 @@ def log_density(predictive: Predictive, encoded: Array) -> Array:
         found = [np.log(w) + log_density(part, encoded) for w, part in predictive.components]
         return np.asarray(logsumexp(found, axis=0))
     family = predictive.family
-    if family.has("predictive_log_prob"):
+    if family.has("predictive_log_prob") and not family.has("natural"):  # which serves many y at once
         closed = family.predictive_log_prob
         return np.stack([closed(predictive.latent_mean, predictive.latent_cov, y) for y in encoded])
     if predictive.latent_mean.shape[1] == 1:
@@ -125,11 +133,12 @@ def _log_mixture(family: Family, eta: Array, share: Array, y: Array) -> Array:
     """Log densities (k, G) of mixtures over nodes."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         log_p = log_densities(family, eta, y)
-    top = np.nan_to_num(log_p.max(axis=1), nan=0.0, neginf=0.0)
-    log_p -= top[:, None, :]
-    np.exp(log_p, out=log_p)
-    with np.errstate(divide="ignore"):
-        return np.log(np.matmul(share[:, None, :], log_p)[:, 0]) + top
+        top = np.zeros((len(eta), y.shape[1]))
+        total = np.matmul(share[:, None, :], np.exp(log_p))[:, 0]
+        if not np.all((total > SMALLEST) & (total < 1.0 / SMALLEST)):  # beyond the floats without their largest one
+            top = np.nan_to_num(log_p.max(axis=1), nan=0.0, neginf=0.0)
+            total = np.matmul(share[:, None, :], np.exp(log_p - top[:, None, :]))[:, 0]
+        return np.log(total) + top
 
 
 def _one_latent(predictive: Predictive, encoded: Array) -> Array:

@@ -32,6 +32,7 @@ from ggpm.families.special.adaptive import (
     cholesky_root,
     first_levels,
     groups,
+    latent_root,
     place,
     raised,
     sparse_levels,
@@ -75,12 +76,11 @@ def log_expected_prob(family: Family, mean: Array, cov: Array, y: Array) -> Arra
     if closed is not None:
         return np.asarray(closed)
     out = np.empty(len(mean))
-    D = mean.shape[1]
-    integrate = _nested if D == 1 else _by_ladder
     for start in range(0, len(mean), CHUNK):
         rows = slice(start, start + CHUNK)
-        one = Integrand(family, mean[rows], cholesky_root(cov[rows]), y[rows], np.zeros(len(mean[rows])))
-        out[rows] = integrate(_peaks(one))
+        centre, R = latent_root(mean[rows], cov[rows], family.shift_invariant)
+        peaks = _peaks(Integrand(family, centre, R, y[rows], np.zeros(len(centre))))
+        out[rows] = _nested(peaks, 1) if R.shape[2] == 1 else _by_ladder(peaks)
     return out
 
 
@@ -111,7 +111,7 @@ class Integrand:
         """Values at e, (..., n); ``eta`` are the latents there, where they are at hand."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             value = self.family.log_prob(self.eta(e) if eta is None else eta, self.y)
-            value = value - 0.5 * np.square(e).sum(axis=-1)
+            value = value - 0.5 * (np.square(e) @ np.ones(e.shape[-1]))
         return np.where(np.isfinite(value), value, -np.inf) + self.constant
 
 
@@ -179,11 +179,11 @@ def log_sum(values: Array, weights: Array) -> Array:
 
 
 def _peaks(f: Integrand, start: Array | None = None) -> Peaks:
-    n, D, d = f.R.shape
+    n, _, d = f.R.shape
     e, value, L = np.zeros((n, d)), f(np.zeros((n, d))), np.tile(np.eye(d), (n, 1, 1))
     if start is not None:
         _begin_at(f, e, value, np.arange(n), start)
-    elif D == 1:
+    elif d == 1:
         _begin_at_own(f, e, value, np.arange(n))
     left = _climb(f, e, value, L, np.arange(n), RESTART if start is None else STEPS)
     if left.size and start is None:
@@ -261,15 +261,20 @@ def _solve(L: Array, b: Array) -> Array:
 
 
 def _line(
-    f: Integrand, log_value: Callable[[Integrand, Array, Rows], Array], centre: Array, width: Array, doubles: int = 8
+    f: Integrand,
+    log_value: Callable[[Integrand, Array, Rows], Array],
+    centre: Array,
+    width: Array,
+    d: int,
+    doubles: int,
 ) -> Array:
-    """log of the integral of exp(log_value) / sqrt(2 pi) over one direction, for every row.
+    """log of the integral of exp(log_value) / sqrt(2 pi) over one of d directions, for every row.
 
     The trapezoidal rule in t, e = centre + width sinh(t), with its spacing halved for rows that are not settled;
     ``doubles`` is the memory that a node takes.
     """
     reach = np.arcsinh((REACH + np.abs(centre)) / width)
-    first, settled = SPACING[f.mean.shape[1]]
+    first, settled = SPACING[d]
     spacing = np.full(len(centre), first)
     out, rows = np.empty(len(centre)), np.arange(len(centre))
     for _ in range(HALVINGS + 1):
@@ -326,11 +331,11 @@ def _by_ladder(peaks: Peaks) -> Array:
     left = np.concatenate([np.empty(0, dtype=np.intp), *unsettled])
     if left.size:
         hard = peaks.of(left)
-        out[left] = _nested(hard) if D <= NESTED_MOST else hard.student_integral()
+        out[left] = _nested(hard, D) if D <= NESTED_MOST else hard.student_integral()
     return out
 
 
-def _nested(peaks: Peaks) -> Array:
+def _nested(peaks: Peaks, latents: int) -> Array:
     """Integrals direction by direction, the widest outermost, each inner one with nodes of its own.
 
     Likelihoods may have ridges, bent and of varying width: in every section across one, the inner integral is
@@ -338,7 +343,8 @@ def _nested(peaks: Peaks) -> Array:
     """
     d = peaks.e.shape[1]
     if d == 1:
-        return _line(peaks.integrand, lambda f, e, rows: f(e[..., None]), peaks.e[:, 0], 1.0 / peaks.L[:, 0, 0])
+        width = 1.0 / peaks.L[:, 0, 0]
+        return _line(peaks.integrand, lambda f, e, rows: f(e[..., None]), peaks.e[:, 0], width, latents, 8)
     values, Q = np.linalg.eigh(peaks.L @ peaks.L.swapaxes(1, 2))  # rising: the first direction is the widest
     f = replace(peaks.integrand, R=peaks.integrand.R @ Q)
     e = np.einsum("ikj,ik->ij", Q, peaks.e)
@@ -351,6 +357,6 @@ def _nested(peaks: Peaks) -> Array:
             tiled, mean=tiled.mean + tiled.R[..., 0] * flat[:, None], R=tiled.R[..., 1:],
             constant=tiled.constant - 0.5 * flat**2,
         )  # fmt: skip
-        return _nested(_peaks(inner, e[rows[tile], 1:])).reshape(S, k)
+        return _nested(_peaks(inner, e[rows[tile], 1:]), latents).reshape(S, k)
 
-    return _line(f, sections, e[:, 0], 1.0 / np.sqrt(values[:, 0]), BATCH_DOUBLES >> 6)
+    return _line(f, sections, e[:, 0], 1.0 / np.sqrt(values[:, 0]), latents, BATCH_DOUBLES >> 6)

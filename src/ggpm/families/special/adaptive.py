@@ -42,6 +42,7 @@ MOST_NODES = 2**15  # of one row; what it cannot reach is said by its error
 # First level of a direction: the number of these standard deviations that are below its own (training rows of all
 # families have 1e-6 to 1e-8 with what they begin with).
 FIRST = (0.0, 0.1, 0.3, 0.5, 1.0, 2.0, 4.0)
+WIDE = 0.7  # standard deviation of a direction above which the change of a rule is taken for its error
 TOGETHER = 5  # level up to which all directions of a row climb together: few different rules, and many rows for each
 SPARSE_LEVELS = (2, 3, 4)  # of Smolyak's rule: exact for polynomials of total degree 5, 7, 9
 SPARSE_MOST = 2**12  # nodes of a sparse grid
@@ -74,8 +75,8 @@ def rule(D: int, levels: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def first_levels(root: Array) -> Levels:
-    """Levels with which rows begin, (n, D) or (n, 1), for roots (n, D, D), or (n, D) of independent latents."""
-    sd = np.abs(root) if root.ndim == 2 else np.abs(np.einsum("njj->nj", root))
+    """Levels with which rows begin, (n, d) or (n, 1), for roots (n, D, d), or (n, d) of independent latents."""
+    sd = np.abs(root) if root.ndim == 2 else np.abs(np.einsum("njj->nj", root[:, : root.shape[2]]))
     if sd.shape[1] > PRODUCT_MOST:
         return np.zeros((len(sd), 1), dtype=np.intp)
     levels = np.searchsorted(FIRST, sd)
@@ -126,32 +127,39 @@ def groups(levels: Levels, D: int, rows: Rows | None = None, width: int = 1) -> 
 
 
 def place(mean: Array, root: Array, x: Array) -> Array:
-    """Nodes of eta, (S, k, D), for means (k, D) and roots (k, D) or (k, D, D)."""
+    """Nodes of eta, (S, k, D), for nodes x (S, d), means (k, D) and roots (k, D) or (k, D, d)."""
     if root.ndim == 2:
         return mean + root * x[:, None, :]
-    D = x.shape[1]
-    return mean + (x @ root.reshape(-1, D).T).reshape(len(x), -1, D)
+    D, d = root.shape[1:]
+    return mean + (x @ root.reshape(-1, d).T).reshape(len(x), -1, D)
 
 
 def expectation(
-    function: Callable[[Array, Rows], Array], mean: Array, root: Array, *, rtol: float = 0.0, atol: float = 1e-8
+    function: Callable[[Array, Rows], Array],
+    mean: Array,
+    root: Array,
+    *,
+    rtol: float = 0.0,
+    atol: float | Array = 1e-8,
+    next_change: float = 1.0,
 ) -> tuple[Array, Array]:
     """E[function(eta)] for every row's eta ~ N(mean, root root^T), and an estimate of its error.
 
     Two successive rules of a row must agree to ``atol + rtol |E|`` in all its numbers; of those tried, the one that
-    agrees best with the rule before it is returned.
+    agrees best with the rule before it is returned. Where it is known how errors fall from rule to rule, rows whose
+    latents are narrow (`WIDE`) are off by the share ``next_change`` of what the last rule changed.
 
     Parameters
     ----------
     function : of eta (S, k, D) and the numbers (k,) of the rows that they belong to; gives (S, k, ...)
     mean : (n, D)
-    root : (n, D, D) lower Cholesky roots (`cholesky_root`), or (n, D) standard deviations of independent latents
+    root : (n, D, d) lower roots (`latent_root`), or (n, D) standard deviations of independent latents
 
     Returns
     -------
     value : (n, ...)
     error : (n,)
-        The largest difference from the rule before.
+        The largest difference from the rule before, times its share.
 
     Examples
     --------
@@ -159,30 +167,38 @@ def expectation(
     >>> bool(np.allclose(value, np.exp([0.005, 0.5])))
     True
     """
-    D = mean.shape[1]
+    D = root.shape[-1]
 
     def evaluate(levels: Levels, rows: Rows) -> Array:
         out: Array | None = None
         for part, x, weights in groups(levels, D, rows):
-            found = np.tensordot(weights, function(place(mean[part], root[part], x), part), axes=1)
+            values = function(place(mean[part], root[part], x), part)
+            if values.ndim == 3 and not values.flags.c_contiguous:  # one array for every number
+                found = np.matmul(weights, np.moveaxis(values, -1, 0)).T
+            else:
+                found = np.tensordot(weights, values, axes=1)
             if out is None:
                 out = np.empty((len(rows), *found.shape[1:]))
             out[np.searchsorted(rows, part)] = found
         return np.empty((0, 1)) if out is None else out
 
-    def allowed(value: Array) -> Array:
-        return atol + rtol * np.abs(value)
+    narrow = np.sqrt(np.square(root).reshape(len(root), -1, D).sum(axis=1)).max(axis=1, initial=0.0) <= WIDE
+    share, absolute = np.where(narrow, next_change, 1.0), np.broadcast_to(atol, len(mean))
+
+    def allowed(value: Array, rows: Rows) -> Array:
+        per_row = (-1, *[1] * (value.ndim - 1))
+        return (absolute[rows].reshape(per_row) + rtol * np.abs(value)) / share[rows].reshape(per_row)
 
     spread = np.asarray(root.reshape(len(root), -1).any(axis=1))
     value, error, _ = climb(evaluate, first_levels(root), D, allowed, spread)
-    return value, error
+    return value, share * error
 
 
 def climb(
     evaluate: Callable[[Levels, Rows], Array],
     levels: Levels,
     D: int,
-    allowed: Callable[[Array], Array | float],
+    allowed: Callable[[Array, Rows], Array | float],
     spread: NDArray[np.bool_],
     most: int = MOST_NODES,
 ) -> tuple[Array, Array, Levels]:
@@ -192,7 +208,7 @@ def climb(
     ----------
     evaluate : of levels of all rows and the numbers (k,) of some of them; gives their values (k, ...)
     levels : with which rows begin, (n, D) or (n, 1)
-    allowed : of new values (k, ...), how far they may be from those of the rule before
+    allowed : of new values (k, ...) of some rows (k,), how far they may be from those of the rule before
     spread : rows whose value depends on the rule at all, (n,)
     most : nodes of one row
     """
@@ -211,7 +227,7 @@ def climb(
         finer = evaluate(trial, rows)
         with np.errstate(invalid="ignore"):  # infinite values
             difference = np.abs(finer - last[rows])
-        apart = np.any((difference > allowed(finer)).reshape(rows.size, -1), axis=1)
+        apart = np.any((difference > allowed(finer, rows)).reshape(rows.size, -1), axis=1)
         largest = np.max(difference.reshape(rows.size, -1), axis=1, initial=0.0)
         last[rows] = finer
         better = ~(largest >= error[rows])  # a sparse grid may be the best there is, and the points after it not
@@ -219,6 +235,24 @@ def climb(
         value[kept], error[kept], levels[kept] = finer[better], largest[better], trial[kept]
         rows = rows[apart]  # where the function is not a number more nodes do not help
     return value, error, levels
+
+
+def latent_root(mean: Array, cov: Array, contrasts: bool = False) -> tuple[Array, Array]:
+    """Means (n, D) and lower roots R (n, D, d) of the latents that matter, eta = mean + R x with x standard normal.
+
+    Where only ``contrasts`` matter the last latent is taken as the origin, and d = D - 1: a softmax of three latents is
+    an integral over two.
+
+    >>> mean, root = latent_root(np.array([[1.0, 3.0]]), np.array([[[2.0, 0.0], [0.0, 2.0]]]), contrasts=True)
+    >>> mean, root
+    (array([[-2.,  0.]]), array([[[2.],
+            [0.]]]))
+    """
+    if not contrasts:
+        return mean, cholesky_root(cov)
+    away = cov[:, :-1] - cov[:, -1:]
+    apart = cholesky_root(away[:, :, :-1] - away[:, :, -1:])
+    return mean - mean[:, -1:], np.concatenate([apart, np.zeros_like(apart[:, :1])], axis=1)
 
 
 def cholesky_root(cov: Array, least: float = 0.0) -> Array:

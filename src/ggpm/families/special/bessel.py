@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
 from ggpm.families.special.careful_bessel import careful_bessel_ratio, careful_log_bessel
@@ -18,6 +19,7 @@ from ggpm.families.special.tables import Table
 Array = NDArray[np.float64]
 
 _CELLS, _DEGREE = 256, 5
+_QUICK = 20  # degree of the polynomial of `quick_log_bessel`: 6e-8 for nu = 0, less for others
 _LONGEST = 1e308  # of k in products with 1/(k + c): infinity times zero would be NaN
 
 
@@ -87,6 +89,38 @@ class BesselRatio:
     def A_second(self) -> Array:
         """A''."""
         return -self._kw * self._w * self._w**2 * self._factor("A_second")
+
+
+def quick_log_bessel(nu: float, k: Array) -> Array:
+    """`BesselRatio.log` to 1e-7 for a sixth of its time: for tables of densities at many points.
+
+    One polynomial for all k, whose multiplications of long arrays cost less than looking up the cells of a table.
+
+    >>> k = np.array([0.0, 1.0, 1e6])
+    >>> bool(np.allclose(quick_log_bessel(0.0, k), BesselRatio(0.0, k).log, atol=1e-6, rtol=1e-7))
+    True
+    """
+    c = _scale(nu)
+    w = 1.0 / (k + c)
+    x, coefficients = 2.0 * c * w - 1.0, _polynomial(nu)
+    out = np.full_like(x, coefficients[-1])
+    for a in coefficients[-2::-1]:
+        out *= x
+        out += a
+    out *= k * w
+    np.log(c * w, out=x)
+    x *= nu + 0.5
+    x -= out
+    return x
+
+
+@lru_cache(maxsize=64)
+def _polynomial(nu: float) -> Array:
+    """The smooth factor of the logarithm over all s, ascending powers of 2 s - 1."""
+    x = chebyshev.chebpts1(8 * _QUICK)
+    table = _table(nu)
+    values = table.at("log", table.locate(0.5 * (x + 1.0)))
+    return np.asarray(chebyshev.cheb2poly(chebyshev.chebfit(x, values, _QUICK)), dtype=np.float64)
 
 
 def _scale(nu: float) -> float:

@@ -71,6 +71,43 @@ class LogGamma1p:
         return self._factor("excess")
 
 
+def log_gamma_factors(x: Array) -> tuple[Array, Array]:
+    """P and L with ``log Gamma(x) = L - log P`` for 0 < x < 1e30: sums of many have one logarithm of products.
+
+    Stirling's series at z = x + 8, where its seven terms leave 1e-14, and P = x (x + 1) ... (x + 7). Multiplications
+    of long arrays cost a hundredth of SciPy's function, and a logarithm a tenth.
+
+    >>> P, L = log_gamma_factors(np.array([0.5, 5.0]))
+    >>> (L - np.log(P)).round(6)  # log sqrt(pi), log 24
+    array([0.572365, 3.178054])
+    """
+    z, pairs = x + 8.0, x * (x + 7.0)
+    P = pairs * (pairs + 6.0)
+    P *= pairs + 10.0
+    P *= pairs + 12.0
+    w = 1.0 / z
+    square, L = w * w, np.zeros(np.shape(x))
+    for k in range(7, 0, -1):  # B_2k / (2k (2k - 1) z^(2k-1))
+        L *= square
+        L += _BERNOULLI[k - 1] / (2 * k * (2 * k - 1))
+    L *= w
+    L += (z - 0.5) * np.log(z)
+    z -= HALF_LOG_2PI
+    L -= z
+    return P, L
+
+
+def log_gamma(x: Array) -> Array:
+    """log Gamma(x) for 0 < x < 1e30, to 1e-14 of the larger of it and 10.
+
+    >>> bool(abs(log_gamma(np.array([3.0]))[0] - np.log(2.0)) < 1e-14)
+    True
+    """
+    P, L = log_gamma_factors(x)
+    L -= np.log(P)
+    return L
+
+
 @lru_cache(maxsize=1)
 def _table() -> Table:
     """Smooth factors of the functions in `LogGamma1p`, in s."""

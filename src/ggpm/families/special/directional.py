@@ -1,0 +1,292 @@
+"""Averages of directional densities over a Gaussian latent: integrals in one dimension, whatever the dimension of y.
+
+With nu = d/2 - 1 and j_1 < j_2 < ... the zeros of the Bessel function J_nu, for every k >= 0
+
+    k^nu / (2^nu Gamma(nu + 1) I_nu(k)) = int_0^inf f(t) exp(-k^2 t/2) dt,
+    I_{nu+1}(k) / (k I_nu(k))          = int_0^inf Theta(t) exp(-k^2 t/2) dt,   Theta(t) = sum_i exp(-j_i^2 t/2),
+
+f the density of the time at which a Bessel process of index nu that starts at 0 reaches 1 (Kent 1978, Ann. Probab. 6,
+760), and the second line the partial fractions of the ratio. So a function of the length of the latent is a positive
+mixture of Gaussians in the latent, and their averages over eta ~ N(m, V) are closed forms: what is left is the integral
+over t. Only det(I + t V) and quadratic forms of (I + t V)^-1 appear: no basis is chosen, and no latent is too wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh_tridiagonal
+from scipy.special import erfc, gammaln, ive, jv
+
+from ggpm.data.rows import batches
+from ggpm.families.special.tables import Table
+
+Array = NDArray[np.float64]
+
+_ZEROS = 400  # of J_nu behind the series for large t
+_LINE = 90  # points of the line of steepest descent behind the integral for small t
+MOST = 52  # dimensions up to which both keep ten digits; with a hundred four are left
+_CELLS, _DEGREE = 128, 7  # of the tables
+# Nodes of the first rule for densities, and how often they may be doubled; the error of a rule is about the square of
+# its change from half as many nodes, so that a relative change of 1e-5 leaves 1e-10.
+NODES, DOUBLINGS, SETTLED = 32, 5, 1e-5
+DROP = 34.0  # logarithm by which an integrand falls below its largest value where it is cut: 2e-15
+STEPS = 60  # of the search for the largest value
+# Nodes v = v_0 exp(x - exp(-x)), t = v^2, of the rule for moments, as many again for every doubling (Mori's rule for
+# half-lines: all digits, for integrands with a power of v at 0 and one or several scales).
+LOWEST, HIGHEST, SPACING = -3.6, 9.0, 0.3
+
+
+@lru_cache(maxsize=64)
+def bessel_zeros(nu: float, count: int = _ZEROS) -> Array:
+    """The first positive zeros of J_nu, nu > -1: Ikebe's tridiagonal matrix (1991), polished by Newton's method.
+
+    >>> bessel_zeros(0.5)[:2].round(6)  # J_{1/2} is a sine
+    array([3.141593, 6.283185])
+    """
+    k = np.arange(1.0, 2 * count + 60)
+    diagonal = 2.0 / ((nu + 2 * k - 1) * (nu + 2 * k + 1))
+    beside = 1.0 / ((nu + 2 * k[:-1] + 1) * np.sqrt((nu + 2 * k[:-1]) * (nu + 2 * k[:-1] + 2)))
+    j = 2.0 / np.sqrt(eigh_tridiagonal(diagonal, beside, eigvals_only=True)[::-1][:count])
+    for _ in range(2):
+        j = j - jv(nu, j) / (nu / j * jv(nu, j) - jv(nu + 1, j))
+    return j
+
+
+@dataclass(frozen=True)
+class HittingTime:
+    """log f and log Theta for one nu, from tables in x = sqrt(t/(t + c))."""
+
+    nu: float
+    c: float
+    rate: float
+    """j_1^2/2, the rate at which both fall for large t."""
+    table: Table
+
+    def log_density(self, t: Array) -> Array:
+        """log f(t) + 1/(2 t), which stays moderate for small t."""
+        x2 = t / (t + self.c)
+        place = self.table.locate(np.sqrt(x2))
+        return self.table.at("density", place) - (self.nu + 2.0) * np.log(x2) - self.rate * t
+
+    def sums(self, t: Array) -> tuple[Array, Array]:
+        """Theta(t), and sum_i exp(-j_i^2 t/2)/j_i^2."""
+        x2 = t / (t + self.c)
+        place = self.table.locate(np.sqrt(x2))
+        fall = np.exp(-self.rate * t)
+        return self.table.at("sum", place) * fall / np.sqrt(x2), self.table.at("sum_of_parts", place) * fall
+
+
+@lru_cache(maxsize=64)
+def hitting_time(nu: float) -> HittingTime:
+    """The tables for one nu.
+
+    >>> time = hitting_time(0.0)
+    >>> t = np.linspace(0.01, 6.0, 2000)
+    >>> float(np.round(np.trapezoid(np.exp(time.log_density(t) - 0.5 / t), t), 6))  # f is a density
+    1.0
+    """
+    j, c = bessel_zeros(nu), 1.0 / (nu + 1.0)
+
+    def functions(x: Array) -> dict[str, Array]:
+        ends = np.clip(x, 1e-6, 1.0 - 1e-9)  # where the limits are
+        t = c * ends**2 / ((1.0 - ends) * (1.0 + ends))
+        density = _log_density(nu, j, t) + (nu + 2.0) * np.log(ends**2)
+        total, weighted = _sums(nu, j, np.maximum(t, 1e-9 * c))
+        # Theta is about 1/sqrt(2 pi t) for small t, and the sum of all 1/j^2 is 1/(4 (nu + 1))
+        total = np.where(x < 1e-4, 1.0 / np.sqrt(2.0 * np.pi * c), total * ends)
+        return {"density": density, "sum": total, "sum_of_parts": np.where(x < 1e-4, 0.25 * c, weighted)}
+
+    return HittingTime(nu, c, 0.5 * j[0] ** 2, Table.of(functions, 0.0, 1.0, _CELLS, _DEGREE))
+
+
+def _log_density(nu: float, j: Array, t: Array) -> Array:
+    """log f(t) + 1/(2 t) + j_1^2 t/2: residues for large t, the integral of Laplace's inversion for small t."""
+    log_scale = nu * np.log(2.0) + gammaln(nu + 1.0)
+    with np.errstate(under="ignore"):
+        terms = np.exp((nu + 1.0) * np.log(j) - log_scale - 0.5 * np.multiply.outer(t, j**2 - j[0] ** 2)) / jv(
+            nu + 1, j
+        )
+    large = terms.sum(axis=1)
+    lost = np.abs(terms).max(axis=1) / np.abs(large)  # what cancels
+    out = np.log(np.abs(large)) + 0.5 / t
+    small = (lost > 10.0) | (t < 0.1 / (nu + 1.0))
+    t = t[small]
+    # the line z = a + i w through the point where the integrand is least, or next to it where that is zero
+    a = np.maximum(np.sqrt(np.maximum(1.0 - (2.0 * nu + 1.0) * t, 0.0)) / t, 1.0 / np.sqrt(t))[:, None]
+    t1 = t[:, None]
+    h = 9.0 / _LINE / np.sqrt(t1)
+    w = h * np.arange(_LINE)
+    z = a + 1j * w
+    # z^(nu + 1) exp(z^2 t/2) / I_nu(z) times t^(nu + 3/2) exp(1/(2 t)); ive is I_nu exp(-a)
+    exponent = (nu + 1.0) * np.log(z) + (nu + 1.5) * np.log(t1) - 0.5 * w**2 * t1 + 1j * a * w * t1
+    values = (np.exp(exponent + (a * t1 - 1.0) ** 2 / (2.0 * t1)) / _scaled_bessel(nu, z)).real
+    values[:, 0] *= 0.5
+    total = h[:, 0] / np.pi * values.sum(axis=1)
+    out[small] = np.log(total) - (nu + 1.5) * np.log(t) - log_scale + 0.5 * j[0] ** 2 * t
+    return out
+
+
+def _scaled_bessel(nu: float, z: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """I_nu(z) exp(-Re z); by its asymptotic series where z is beyond SciPy's routine."""
+    far = np.abs(z) > 1e3 * (1.0 + nu**2)
+    out = np.exp(1j * z.imag) / np.sqrt(2.0 * np.pi * z)
+    term, total = np.ones_like(z), np.ones_like(z)
+    for k in range(1, 9):  # Abramowitz and Stegun 9.7.1
+        term = -term * (4.0 * nu**2 - (2 * k - 1) ** 2) / (8.0 * k * z)
+        total += term
+    return np.where(far, out * total, ive(nu, np.where(far, 1.0, z)))
+
+
+def _sums(nu: float, j: Array, t: Array) -> tuple[Array, Array]:
+    """Theta(t) exp(j_1^2 t/2), and the same with every term over j^2."""
+    # McMahon's expansion for all the zeros after those of j: exact to rounding there (Abramowitz and Stegun 9.5.12)
+    mu, b = 4.0 * nu**2, np.pi * (np.arange(len(j) + 1, 30 * len(j)) + 0.5 * nu - 0.25)
+    later = b - (mu - 1.0) / (8.0 * b) - 4.0 * (mu - 1.0) * (7.0 * mu - 31.0) / (3.0 * (8.0 * b) ** 3)
+    total, weighted = np.empty_like(t), np.empty_like(t)
+    for some, zeros in ((t >= 80.0 / j[-1] ** 2, j), (t < 80.0 / j[-1] ** 2, np.concatenate([j, later]))):
+        # the largest zeros matter for the smallest t alone
+        for part in np.array_split(np.flatnonzero(some), 8):
+            terms = np.exp(-0.5 * np.multiply.outer(t[part], zeros**2 - j[0] ** 2))
+            total[part], weighted[part] = terms.sum(axis=1), terms @ zeros**-2.0
+    # beyond all of these the sums are integrals: zeros lie pi apart
+    X, grown = later[-1] + 0.5 * np.pi, np.exp(np.minimum(0.5 * j[0] ** 2 * t, 1.0))  # they vanish for larger t
+    tail = np.sqrt(0.5 * np.pi * t) * erfc(X * np.sqrt(0.5 * t))
+    total += grown * tail / (np.pi * t)
+    weighted += grown * (np.exp(-0.5 * X**2 * t) / X - tail) / np.pi
+    return total, weighted
+
+
+# ---- averages ------------------------------------------------------------------------------------------------------
+
+
+def log_average(nu: float, mean: Array, cov: Array, y: Array) -> Array:
+    """log E[exp(eta^T y) k^nu/(2^nu Gamma(nu + 1) I_nu(k))], k = |eta|, for eta ~ N(mean, cov) and unit vectors y.
+
+    That is the log density of the direction y with respect to the uniform one, (m,), for mean and y (m, d), cov
+    (m, d, d). With p_i, lambda_i the principal axes of cov, each factor of
+
+        f(t) exp(1/(2 t)) prod_i (1 + t lambda_i)^(-1/2) exp(-(p_i^T y - t p_i^T m)^2 / (2 t (1 + t lambda_i)))
+
+    is moderate for all t, also where kappa is 1e8 and the density of a direction the difference of such numbers.
+
+    >>> log_average(0.5, np.zeros((1, 3)), np.eye(3)[None], np.eye(3)[:1]).round(12) + 0.0  # uniform
+    array([0.])
+    """
+    values, axes = np.linalg.eigh(cov)
+    values = np.maximum(values, 0.0)
+    m, e = (np.einsum("nij,ni->nj", axes, v) for v in (mean, y))
+    time, out = hitting_time(nu), np.empty(len(mean))
+    for rows in batches(len(mean), 4 * NODES * (4 + mean.shape[1])):
+
+        def log_value(some: NDArray[np.intp], u: Array, rows: slice = rows) -> Array:
+            """Logarithm of the integrand at u = log t, (S, k) or (k,)."""
+            t = np.exp(u)
+            product, square = np.ones_like(t), np.zeros_like(t)
+            for k in range(m.shape[1]):
+                own = 1.0 + t * values[rows][some, k]
+                product *= own
+                square += (e[rows][some, k] - t * m[rows][some, k]) ** 2 / own
+            return time.log_density(t) + u - 0.5 * (np.log(product) + square / t)
+
+        # a latent of length k has its mass about t = 1/k
+        long = np.sqrt(np.sum(m[rows] ** 2 + values[rows], axis=1)) + 1.0
+        out[rows] = _log_integrals(log_value, -np.log(long))
+    return out
+
+
+def _log_integrals(log_value: Callable[[NDArray[np.intp], Array], Array], start: Array) -> Array:
+    """log of the integrals over the line of functions of rows (k,) and u (S, k) with one peak each.
+
+    The trapezoidal rule in x, u = peak + width sinh(x), between the places where the integrand has vanished.
+    """
+    every = np.arange(len(start))
+    peak, width = _peak(log_value, start)
+    top = log_value(every, peak)
+    ends = np.stack([_vanishes(log_value, peak, sign * width, top) for sign in (-1.0, 1.0)])
+    out, rows, size = np.empty(len(start)), every, NODES
+    for _ in range(DOUBLINGS + 1):
+        x = ends[0, rows] + (ends[1] - ends[0])[rows] * np.linspace(0.0, 1.0, size + 1)[:, None]
+        values = np.exp(log_value(rows, peak[rows] + width[rows] * np.sinh(x)) - top[rows]) * np.cosh(x)
+        fine, coarse = values.sum(axis=0), 2.0 * values[::2].sum(axis=0)
+        out[rows] = top[rows] + np.log(fine * width[rows] * (ends[1] - ends[0])[rows] / size)
+        rows, size = rows[np.abs(fine - coarse) > SETTLED * fine], 2 * size
+        if rows.size == 0:
+            break
+    return out
+
+
+def _peak(log_value: Callable[[NDArray[np.intp], Array], Array], u: Array) -> tuple[Array, Array]:
+    """Where functions are largest, roughly, and their widths there: parabolas through three points, ever closer."""
+    rows, u, width = np.arange(len(u)), u.copy(), np.ones_like(u)
+    for _ in range(STEPS):
+        here, w = u[rows], width[rows]
+        at, left, right = (log_value(rows, here + shift * w) for shift in (0.0, -0.5, 0.5))
+        bend = 2.0 * at - left - right
+        bowl = bend > 0
+        step = 0.25 * (right - left) / np.where(bowl, bend, 1.0)  # in widths
+        far = ~bowl | (np.abs(step) > 1.0)
+        step = np.where(far, np.where(right > left, 1.0, -1.0), step)
+        u[rows] = here + w * step
+        # the second difference over half widths of a function of that width is 1/4
+        natural = w * np.sqrt(0.25 / np.where(bowl, bend, 1.0))
+        width[rows] = np.where(bowl, np.clip(natural, 0.2 * w, 2.0 * w), np.where(far, 1.5 * w, w))
+        done = ~far & (np.abs(step) < 0.3) & (natural > 0.6 * w) & (natural < 1.6 * w)
+        rows = rows[~done]
+        if rows.size == 0:
+            break
+    return u, np.minimum(width, 1.0)
+
+
+def _vanishes(log_value: Callable[[NDArray[np.intp], Array], Array], peak: Array, width: Array, top: Array) -> Array:
+    """x, of the sign of width, where log_value(peak + |width| sinh(x)) has fallen by DROP, in steps of a quarter."""
+    sign, scale = np.sign(width), np.abs(width)
+    rows, x = np.arange(len(peak)), np.full(len(peak), 2.25)
+    while rows.size:
+        low = log_value(rows, peak[rows] + width[rows] * np.sinh(x[rows])) + np.log(np.cosh(x[rows])) < top[rows] - DROP
+        rows = rows[~low & (scale[rows] * np.sinh(x[rows]) < 600.0)]
+        x[rows] += 0.25
+    return sign * x
+
+
+def average_moments(nu: float, mean: Array, cov: Array, second: bool) -> tuple[Array, Array | None]:
+    """E[y] and, if asked for, E[y y^T] of directions y whose eta ~ N(mean, cov): (m, d) and (m, d, d).
+
+    >>> first, second = average_moments(0.5, np.array([[0.0, 0.0, 2.0]]), np.zeros((1, 3, 3)), True)
+    >>> first.round(6), float(np.trace(second[0]).round(10))  # 1/tanh(2) - 1/2
+    (array([[0.      , 0.      , 0.537315]]), 1.0)
+    """
+    d = mean.shape[1]
+    values, axes = np.linalg.eigh(cov)
+    values = np.maximum(values, 0.0)
+    m, time = np.einsum("nij,ni->nj", axes, mean), hitting_time(nu)
+    # the largest t that matters, the square of v_0
+    scale = 1.0 / (np.sum(m**2, axis=1) + values.max(axis=1) + 2.0 * time.rate)
+    first, outer = np.empty_like(mean), np.empty_like(cov) if second else None
+    x = np.arange(LOWEST, HIGHEST, 0.5 * SPACING)
+    v2, dv2 = np.exp(2.0 * (x - np.exp(-x))), SPACING * (1.0 + np.exp(-x))  # t/v_0^2, and dt/t over all weights
+    for rows in batches(len(mean), len(x) * (8 + 2 * d)):
+        lam, mu = values[rows], m[rows]
+        t = v2[:, None] * scale[rows]
+        own = [1.0 + t * lam[:, k] for k in range(d)]
+        square = sum(mu[:, k] ** 2 / own[k] for k in range(d))
+        weight = dv2[:, None] * t * np.exp(-0.5 * t * square) / np.sqrt(np.prod(own, axis=0))
+        theta, weighted = time.sums(t)
+        a = weight * theta
+        along = np.stack([(a / own[k]).sum(axis=0) * mu[:, k] for k in range(d)], axis=1)
+        first[rows] = np.einsum("nij,nj->ni", axes[rows], along)
+        if outer is None:
+            continue
+        # E[y y^T | eta] = c1 I + h eta eta^T, h the mixture of d sum_i exp(-j_i^2 t/2)/j_i^2
+        b = d * weight * weighted
+        inner = np.empty((len(mu), d, d))
+        for i in range(d):
+            for k in range(i + 1):
+                inner[:, i, k] = inner[:, k, i] = (b / (own[i] * own[k])).sum(axis=0) * mu[:, i] * mu[:, k]
+            inner[:, i, i] += a.sum(axis=0) + (b / own[i]).sum(axis=0) * lam[:, i]
+        outer[rows] = axes[rows] @ inner @ axes[rows].swapaxes(1, 2)
+    return first, outer

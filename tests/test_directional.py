@@ -1,0 +1,128 @@
+"""Averages of directional densities over the latent, by their integrals in one dimension, against other integrals."""
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from ggpm import Predictive, families
+from ggpm.families.special import BesselRatio
+from ggpm.families.special.directional import average_moments, bessel_zeros, hitting_time, log_average
+
+LENGTHS = np.array([0.0, 0.1, 1.0, 5.0, 30.0, 1e3, 1e6, 1e8])
+
+
+def directions(rng, n, d):
+    y = rng.normal(size=(n, d))
+    return y / np.linalg.norm(y, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("nu", [0.0, 0.5, 1.0, 4.0, 25.0])
+def test_mixture_is_the_normaliser(nu):
+    """Without variance the integral over t is the density itself, whatever the length of the latent."""
+    d = int(2 * nu + 2)
+    angle = 0.3 / np.sqrt(1.0 + LENGTHS)
+    mean, y = np.zeros((2, len(LENGTHS), d))
+    mean[:, 0], y[:, 0], y[:, 1] = LENGTHS, np.cos(angle), np.sin(angle)
+    bessel = BesselRatio(nu, LENGTHS)
+    want = -2.0 * LENGTHS * np.sin(angle / 2) ** 2 - bessel.log
+    # kappa (1 - cos) is a difference of numbers of the size of kappa: sixteen digits of 1e8
+    np.testing.assert_allclose(log_average(nu, mean, np.zeros((8, d, d)), y), want, atol=2e-8)
+    first, second = average_moments(nu, mean, np.zeros((8, d, d)), True)
+    np.testing.assert_allclose(first[:, 0], bessel.A, atol=1e-9)
+    np.testing.assert_allclose(np.trace(second, axis1=1, axis2=2), 1.0, atol=1e-9)
+    np.testing.assert_allclose(second[:, 1, 1], bessel.c1, atol=1e-9)
+
+
+def test_zeros_and_hitting_times_of_a_sphere():
+    """In three dimensions zeros are multiples of pi and f is a theta function."""
+    np.testing.assert_allclose(bessel_zeros(0.5), np.pi * np.arange(1, 401), rtol=1e-13)
+    t, k = np.array([0.02, 0.1, 0.4, 2.0]), np.arange(1, 200)
+    terms = (-1.0) ** (k + 1) * np.pi**2 * k**2 * np.exp(-0.5 * np.pi**2 * np.outer(t, k**2))
+    np.testing.assert_allclose(
+        hitting_time(0.5).log_density(t)[1:] - 0.5 / t[1:], np.log(terms.sum(axis=1))[1:], atol=1e-8
+    )
+
+
+def lengths(reach):
+    """Gauss-Legendre nodes of k in (0, reach), ever wider apart, with the logarithms of their weights."""
+    x, w = np.polynomial.legendre.leggauss(300)
+    top = np.arcsinh(reach)
+    t = 0.5 * top * (x + 1.0)
+    return np.sinh(t), np.log(0.5 * top * w * np.cosh(t))
+
+
+VARIANCES = [0.01, 1.0, 100.0, 1e4]
+
+
+@pytest.mark.parametrize("variance", VARIANCES)
+def test_densities_of_angles_against_a_grid(variance):
+    """Polar coordinates of the latent: 300 lengths times 2000 angles."""
+    rng = np.random.default_rng(2)
+    turn = np.linspace(0.0, 2 * np.pi, 2000, endpoint=False)
+    unit = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    for far in (0.0, 1.0, 4.0):
+        root = np.tril(rng.normal(size=(2, 2))) + np.eye(2)
+        mean, cov, y = far * rng.normal(size=2), variance * root @ root.T, directions(rng, 1, 2)
+        k, log_dk = lengths(9.0 * np.sqrt(np.linalg.eigvalsh(cov)[-1]) + np.linalg.norm(mean))
+        e = np.linalg.solve(np.linalg.cholesky(cov), (k[:, None, None] * unit - mean).reshape(-1, 2).T)
+        log_q = -0.5 * np.sum(e**2, axis=0).reshape(k.size, -1) - 0.5 * np.linalg.slogdet(2 * np.pi * cov)[1]
+        log_p = np.outer(k, unit @ y[0] - 1.0) - BesselRatio(0.0, k).log[:, None]
+        want = logsumexp(log_q + log_p + (np.log(k) + log_dk)[:, None]) + np.log(turn[1])
+        assert abs(log_average(0.0, mean[None], cov[None], y)[0] - want) < 1e-7
+
+
+@pytest.mark.parametrize("variance", VARIANCES)
+def test_densities_in_space_against_a_grid(variance):
+    """About an axis of symmetry the latent of three has two coordinates; then all is turned somewhere."""
+    rng = np.random.default_rng(3)
+    z, w = np.polynomial.legendre.leggauss(300)
+    for far, across, side in ((0.0, 0.1, 1.0), (2.0, 1.0, 1.0), (4.0, 3.0, -1.0)):
+        Q = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        a, b = variance * across, variance
+        k, log_dk = lengths(9.0 * np.sqrt(max(a, b)) + far)
+        log_q = -0.5 * (np.outer(k, np.sqrt(1 - z**2)) ** 2 / a + (np.outer(k, z) - far) ** 2 / b)
+        log_p = np.outer(k, side * z - 1.0) - BesselRatio(0.5, k).log[:, None]
+        log_area = np.log(2 * np.pi * w) - 0.5 * np.log((2 * np.pi) ** 3 * a * a * b)
+        want = logsumexp(log_q + log_p + (2 * np.log(k) + log_dk)[:, None] + log_area)
+        cov = Q @ np.diag([a, a, b]) @ Q.T
+        got = log_average(0.5, far * Q[:, 2][None], cov[None], side * Q[:, 2][None])[0]
+        assert abs(got - want) < 1e-7
+
+
+def test_moments_against_integrals_of_the_density():
+    """On the circle: the mean and covariance of the predictive density, which is itself an average."""
+    rng = np.random.default_rng(5)
+    turn = np.linspace(0.0, 2 * np.pi, 720, endpoint=False)
+    unit = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    for variance in (0.01, 1.0, 100.0, 1e4):
+        root = np.tril(rng.normal(size=(2, 2)))
+        mean, cov = 3.0 * rng.normal(size=2), variance * root @ root.T
+        p = np.exp(log_average(0.0, np.tile(mean, (720, 1)), np.tile(cov, (720, 1, 1)), unit)) / 720
+        first, second = average_moments(0.0, mean[None], cov[None], True)
+        assert abs(p.sum() - 1.0) < 1e-8
+        np.testing.assert_allclose(first[0], p @ unit, atol=1e-8)
+        np.testing.assert_allclose(second[0], (unit * p[:, None]).T @ unit, atol=1e-8)
+
+
+def test_known_values_of_wide_and_tilted_latents():
+    """Circular mean and variance of latents that product rules got wrong by degrees; by adaptive quadrature."""
+    tilted = Predictive(
+        families.VonMises("degrees"), np.array([[2.0, 0.0]]), np.array([[[100.0, 99.0], [99.0, 100.0]]])
+    )
+    assert abs(tilted.mean()[0] - 337.34) < 0.01
+    wide = Predictive(families.VonMises(), np.array([[5.0, 0.0]]), np.diag([1.0, 1e4])[None])
+    assert abs(wide.var()[0] - 0.8575) < 1e-4
+
+
+def test_ten_dimensions_by_sampling():
+    rng = np.random.default_rng(6)
+    d = 10
+    root = np.tril(rng.normal(size=(d, d)))
+    mean, cov, y = rng.normal(size=(1, d)), root @ root.T, directions(rng, 1, d)
+    eta = mean + rng.normal(size=(200_000, d)) @ root.T
+    family = families.VonMisesFisher().resolve(np.eye(d)[:1])
+    p = np.exp(family.log_prob(eta, y))
+    predictive = Predictive(family, mean, cov[None])
+    assert abs(np.exp(predictive.log_prob(y)[0]) - p.mean()) < 4.0 * p.std() / np.sqrt(len(p))
+    np.testing.assert_allclose(predictive.family.predictive_moments(mean, cov[None])[0][0],
+                               family.moment(eta).mean(axis=0), atol=4.0 * 0.5 / np.sqrt(len(p)))  # fmt: skip
