@@ -55,6 +55,11 @@ class Calibration:
                 rows.append((name, getattr(self, name), np.nan, np.nan))
         return pandas.DataFrame(rows, columns=["measure", "value", "ideal", "standard_error"]).set_index("measure")
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the table of measures."""
+        table = self.frame.to_html(float_format="{:.4g}".format, na_rep="")
+        return f"<p>Calibration on {self.n} rows; <code>.plot()</code> draws it.</p>{table}"
+
     def pit_histogram(self, bins: int = 10) -> Array:
         """Share of the transforms in each of ``bins`` equal bins, times the number of bins: all 1 if right."""
         counts, _ = np.histogram(self.pit, bins=bins, range=(0.0, 1.0))

@@ -112,6 +112,17 @@ class LeaveOneOut(Pointwise):
     family: Family | None = field(default=None, repr=False, kw_only=True)
     """The family, which knows the unit of the densities."""
 
+    def _repr_html_(self) -> str:
+        """For notebooks: total, mean and effective parameters."""
+        rows = {
+            "log density, total": f"{self.total:.4g} ± {self.standard_error:.2g}",
+            "per row": f"{self.mean:.4g}",
+            "rows": f"{len(self.pointwise)}",
+            "effective parameters": f"{self.effective_parameters:.3g}",
+        }
+        lines = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows.items())
+        return f"<p>Leave-one-out; <code>ggpm.compare</code> sets models side by side.</p><table>{lines}</table>"
+
     @property
     def effective_parameters(self) -> float:
         """How much better rows are known with themselves than without, in nats: sum of ``within - pointwise``.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from html import escape
 from numbers import Integral
 from typing import Any
 
@@ -28,6 +29,8 @@ Array = NDArray[np.float64]
 # NEXT of its change from the one before.
 TOLERANCE, HARD, NEXT = 3e-8, 1e-6, 0.1
 BLOCK = 2**14  # rows that are answered at a time
+
+SHOWN_ROWS = 8  # in a notebook
 
 
 class Predictive:
@@ -107,6 +110,16 @@ class Predictive:
 
     def __repr__(self) -> str:
         return f"Predictive({self.family!r}, {len(self)} rows)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what it is, and the first rows in the columns of a summary."""
+        from ggpm.prediction.summaries import summarise
+
+        shown = self.rows(slice(0, SHOWN_ROWS))
+        names = None if self.classes is None else [str(label) for label in self.classes]
+        table = summarise(shown, 0.9, names, self.classes).to_html(float_format="{:.4g}".format)
+        more = f"<p>and {len(self) - SHOWN_ROWS} more rows</p>" if len(self) > SHOWN_ROWS else ""
+        return f"<p>{escape(repr(self))}, with 90 % regions</p>{table}{more}"
 
     # ---- moments ---------------------------------------------------------------------------------------------
     def mean(self) -> Array:
