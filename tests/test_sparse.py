@@ -323,6 +323,19 @@ def test_learned_hyperparameters_come_close_to_the_exact_ones(choice):
     np.testing.assert_allclose(sparse.predict(X[:20]), exact.predict(X[:20]), atol=0.02)
 
 
+def test_a_users_expansion_point_belongs_to_its_rows_when_a_sample_chooses_the_kernel():
+    X = np.random.default_rng(0).uniform(0, 6, (120, 1))
+    y = np.random.default_rng(1).poisson(np.exp(np.sin(X[:, 0])))
+    settings = Inducing(6, sample_rows=40)
+    listed, computed = (
+        GGPRegressor("poisson", inference=Taylor(point), inducing=settings).fit(X, y)
+        for point in (np.log(y + 1.0), lambda y: np.log(y + 1.0))
+    )
+    assert listed.log_marginal_likelihood_value_ == computed.log_marginal_likelihood_value_
+    with pytest.raises(ValueError, match=r"shape \(n, D\) = \(120, 1\)"):
+        GGPRegressor("poisson", inference=Taylor(np.zeros(40)), inducing=settings).fit(X, y)
+
+
 def test_optimised_inducing_inputs_raise_the_objective():
     X, y = wave(100)
     held = GGPRegressor("von_mises", inducing=4).fit(X, y)

@@ -249,13 +249,23 @@ class GGP(Predicting, Judging, BaseEstimator):
         target = Target(source.target_names, frames.kind_of(y), classes)
         return learned.fit(source.columns, target, _name_of_offset(X, offset))
 
-    def _chosen(self, family: Family, rows: DenseField, columns: Columns, weight: Array | None) -> Contest | None:
-        """Kernels and where their search starts, chosen from rows of some weight; None where that is not asked for."""
+    def _chosen(
+        self, family: Family, rows: DenseField, columns: Columns, weight: Array | None,
+        part: tuple[NDArray[np.intp], int] | None = None,
+    ) -> Contest | None:  # fmt: skip
+        """Kernels and where their search starts, chosen from rows of some weight; None where that is not asked for.
+
+        ``part`` are the numbers of these rows and how many there are, where they are not all.
+        """
         check_spreads(rows.X, columns.called)
         if self.kernel is not None or self.optimizer != "fmin_l_bfgs_b":
             return None
         state = check_random_state(0 if self.random_state is None else self.random_state)
-        pool = Evidence(family, [], rows, self._resolve_inference(family, rows), self.objective)
+        rule = self._resolve_inference(family, rows)
+        if part is not None:
+            rule.check(part[1], family.latent_dim)
+            rule = rule.of_rows(part[0])
+        pool = Evidence(family, [], rows, rule, self.objective)
         found = choose_kernel(
             pool, columns, weight, self.priors, seed=state.randint(2**31 - 1), budget=self.budget, n_jobs=self.n_jobs,
             tell=self._progress(),
@@ -330,7 +340,7 @@ class GGP(Predicting, Judging, BaseEstimator):
         sample = settings.sample(source.n_rows, rng)
         family, classes, rows, picked, weight = prepared(self, source, y, sample)
         some = DenseField(picked.X, picked.y, picked.offset)
-        chosen = self._chosen(family, some, source.columns, weight)
+        chosen = self._chosen(family, some, source.columns, weight, (sample, source.n_rows))
         kernels = self._kernels(family, picked.X, source.columns, weight) if chosen is None else chosen.winner.kernels
         if Z is None:
             Z = settings.choose(picked.X, kernels, int(rng.integers(2**31 - 1)))

@@ -96,6 +96,7 @@ class Evidence(Hyperparameters):
         self, family: Family, kernels: Sequence, field: Field, rule: Rule, objective: str = "evidence",
         priors: Priors | None = None,
     ):  # fmt: skip
+        rule.check(field.n_rows, family.latent_dim)
         self.family, self.kernels, self.field, self.rule = family, list(kernels), field, rule
         self.objective, self.priors = objective, priors
 

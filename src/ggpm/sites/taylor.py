@@ -63,6 +63,10 @@ class Taylor(Rule):
     def factorised(self) -> bool:  # type: ignore[override]
         return not self.coupling
 
+    def check(self, n: int, D: int) -> None:
+        if self.expansion is not None and not callable(self.expansion):
+            _checked(self.expansion, (n, D))
+
     def of_rows(self, rows: Any) -> Self:
         if self.expansion is None or callable(self.expansion):
             return self
@@ -74,12 +78,7 @@ class Taylor(Rule):
             eta = problem.family.expansion(problem.y)
         else:
             given = self.expansion(problem.family.decode(problem.y)) if callable(self.expansion) else self.expansion
-            eta = np.asarray(given, dtype=float)
-            eta = eta[:, None] if eta.ndim == 1 else eta
-            if eta.shape != problem.shape:
-                raise ValueError(f"the expansion point must have shape (n, D) = {problem.shape}; got {eta.shape}.")
-            if not np.all(np.isfinite(eta)):
-                raise ValueError("the expansion point must be finite for every row.")
+            eta = _checked(given, problem.shape)
         return eta - problem.offset
 
     def _expand(self, problem: Problem) -> tuple[Array, Array, Curvature, NDArray[np.bool_]]:
@@ -104,6 +103,17 @@ class Taylor(Rule):
     def slopes(self, problem: Problem, f: Array, V: Marginals | None, sites: Sites) -> Slopes:
         point, _, _, rows = self._expand(problem)
         return _TaylorSlopes(self, problem, point, f - point, sites.U, rows)
+
+
+def _checked(given: Any, shape: tuple[int, ...]) -> Array:
+    """An expansion point of this shape (n, D)."""
+    eta = np.asarray(given, dtype=float)
+    eta = eta[:, None] if eta.ndim == 1 else eta
+    if eta.shape != shape:
+        raise ValueError(f"the expansion point must have shape (n, D) = {shape}; got {eta.shape}.")
+    if not np.all(np.isfinite(eta)):
+        raise ValueError("the expansion point must be finite for every row.")
+    return eta
 
 
 @dataclass(frozen=True)
