@@ -129,7 +129,7 @@ def test_average_information_saves_evaluations_and_decides_nothing_else(monkeypa
                     return evaluate(self, *args, **settings)
 
                 patch.setattr(Evidence, "evaluate", counted)
-                model = GGPRegressor(family, ConstantKernel(1.0) * RBF(1.0)).fit(X, y)
+                model = GGPRegressor(family, ConstantKernel(1.0) * RBF(1.0), inference="laplace").fit(X, y)
             assert model.converged_
             tops.append(model.log_marginal_likelihood_value_)
         assert abs(tops[0] - tops[1]) < 1e-5 * (1 + abs(tops[0])), (name, tops)
@@ -141,7 +141,8 @@ def test_shortcuts_of_large_problems_change_nothing(name, monkeypatch):
     X, y, family = simulate(name, n=300)
 
     def fit(optimizer):
-        model = GGPRegressor(family, ConstantKernel(1.0) * RBF(1.0), optimizer=optimizer).fit(X, y)
+        kernel = ConstantKernel(1.0) * RBF(1.0)
+        model = GGPRegressor(family, kernel, inference="laplace", optimizer=optimizer).fit(X, y)
         return model.log_marginal_likelihood_value_, *model.predict_latent(X[:20] + 0.1)
 
     at_theta, learned = fit(None), fit("fmin_l_bfgs_b")
@@ -180,7 +181,8 @@ def test_few_evaluations_see_all_rows_even_if_a_feature_does_not_matter():
     for warmup in (True, False):
         passes = []
         settings = Inducing(12, sample_rows=500, warmup=warmup)
-        model = GGPRegressor("von_mises", kernel, inducing=settings).fit(CountedRows(ArrayRows(X, y), passes))
+        model = GGPRegressor("von_mises", kernel, inference="laplace", inducing=settings)
+        model.fit(CountedRows(ArrayRows(X, y), passes))
         assert model.converged_
         evaluations[warmup] = passes.count("gradient_pass"), model.log_marginal_likelihood_value_
     assert evaluations[True][0] <= 8 < evaluations[False][0], evaluations
