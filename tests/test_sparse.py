@@ -323,6 +323,7 @@ def test_learned_hyperparameters_come_close_to_the_exact_ones(choice):
     np.testing.assert_allclose(sparse.predict(X[:20]), exact.predict(X[:20]), atol=0.02)
 
 
+@pytest.mark.slow
 def test_optimised_inducing_inputs_raise_the_objective():
     X, y = wave(100)
     held = GGPRegressor("von_mises", inducing=4).fit(X, y)
