@@ -237,7 +237,11 @@ def test_a_given_expansion_point_goes_with_its_rows(inducing):
 
 
 @pytest.mark.parametrize("rule", [Taylor(), Laplace(), Variational(tol=1e-9)], ids=["taylor", "laplace", "variational"])
-@pytest.mark.parametrize("name", ["poisson", "gamma", "ordinal", "von_mises", "categorical", "dirichlet"])
+@pytest.mark.parametrize(
+    "name",
+    ["poisson", "gamma", "ordinal"]
+    + [pytest.param(n, marks=pytest.mark.slow) for n in ("von_mises", "categorical", "dirichlet")],
+)
 def test_inducing_points_carry_what_belongs_to_a_row_alone(name, rule):
     """With all rows as inducing points a kernel with white noise has the exact evidence and gradient."""
     X, y, family, _, offset = problem(name, n=16)

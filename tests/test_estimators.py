@@ -167,7 +167,7 @@ def test_offset_is_exposure():
     x = np.linspace(0, 3, 40)[:, None]
     exposure = rng.uniform(1, 20, 40)
     y = rng.poisson(exposure * np.exp(np.sin(x[:, 0])))
-    model = GGPRegressor("poisson").fit(x, y, offset=np.log(exposure))
+    model = GGPRegressor("poisson", ConstantKernel() * RBF()).fit(x, y, offset=np.log(exposure))
     rate = model.predict(x, offset=0)
     np.testing.assert_allclose(model.predict(x, offset=np.full(40, np.log(7.0))), 7 * rate, rtol=1e-6)
     assert np.corrcoef(rate, np.exp(np.sin(x[:, 0])))[0, 1] > 0.95

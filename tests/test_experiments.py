@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -73,6 +74,19 @@ def test_finished_tasks_are_not_repeated(tmp_path):
     done.append("other tasks")
     keeping.run("cubes", task, range(2))
     assert done == ["other tasks", 1, 0]
+
+
+def test_tasks_under_other_settings_are_other_tasks(tmp_path):
+    done = []
+
+    def task(power, number):
+        done.append((power, number))
+        return [{"value": number**power}]
+
+    keeping = Runner(jobs=1, progress=False, store=tmp_path / "finished.jsonl")
+    values = [keeping.run("powers", partial(task, power), [3]) for power in (2, 3, 2)]
+    assert values == [[{"value": 9}], [{"value": 27}], [{"value": 9}]]
+    assert done == [(2, 3), (3, 3)]
 
 
 def test_reproduce_goes_on_and_speaks_json(tmp_path, monkeypatch):

@@ -221,9 +221,14 @@ def test_bad_noise_covariances_are_named():
         families.MultivariateGaussian(phi=np.eye(3)).resolve(y)
     with pytest.raises(ValueError, match="symmetric positive definite"):
         families.MultivariateGaussian(phi=[[1.0, 2.0], [2.0, 1.0]]).resolve(y)
-    # constant outputs and perfectly correlated ones leave no covariance to start from: still a start
-    start = families.MultivariateGaussian().resolve(np.repeat(np.arange(5.0)[:, None], 2, axis=1))
-    assert np.linalg.eigvalsh(start.phi)[0] > 0
+    # perfectly correlated outputs have no density, and are refused where there are rows enough to tell; few rows and
+    # constant outputs leave no covariance to start from: still a start
+    equal = np.repeat(np.arange(5.0)[:, None], 2, axis=1)
+    with pytest.raises(ValueError, match="columns 0, 1 of y are collinear"):
+        families.MultivariateGaussian().resolve(equal)
+    assert np.linalg.eigvalsh(families.MultivariateGaussian().resolve(equal[:3]).phi)[0] > 0
+    rounded = np.log(np.tile([0.1, 0.3], (40, 1)))  # whose means are not quite the numbers themselves
+    assert np.linalg.eigvalsh(families.MultivariateGaussian().resolve(rounded).phi)[0] > 0
     assert families.MultivariateGaussian().resolve(np.ones((5, 2))).phi[0, 0] == pytest.approx(0.5)
 
 

@@ -44,6 +44,7 @@ def test_wind_with_timestamps_stations_and_a_daily_cycle(tmp_path):
     assert np.abs(np.mod(found - wind["dir"] + 180, 360) - 180).mean() < 15
 
 
+@pytest.mark.slow
 def test_soil_with_land_use_places_weights_and_missing_parts():
     rng = np.random.default_rng(1)
     n = 40

@@ -84,9 +84,17 @@ VECTORS = ("gaussian, 3 outputs", "multivariate_gaussian", "wishart")  # compare
 EDGE = ("beta", "beta_mean_precision", "dirichlet", "dirichlet, exp", "logistic_normal")
 
 
+SPHERES = ("von_mises_fisher", "dirichlet", "dirichlet, exp")  # whose densities are summed over many directions
+
+
 @pytest.mark.parametrize(
     "name, wide",
-    [(n, w) for n in FAMILIES for w in (False, True) if n not in VECTORS and not (w and n in EDGE)],
+    [
+        pytest.param(n, w, marks=[pytest.mark.slow] if n in SPHERES else [])
+        for n in FAMILIES
+        for w in (False, True)
+        if n not in VECTORS and not (w and n in EDGE)
+    ],
 )
 def test_log_prob_is_normalised(name, wide):
     p = predictive_for(name, wide, m=1)

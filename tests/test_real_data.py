@@ -15,7 +15,7 @@ def held_out(n):
 
 
 @needs_data
-@pytest.mark.parametrize("name, year", [("Ivan", 2004), ("Nadine", 2012)])
+@pytest.mark.parametrize("name, year", [pytest.param("Ivan", 2004, marks=pytest.mark.slow), ("Nadine", 2012)])
 def test_directions_of_storm_tracks(name, year):
     """Von Mises–Fisher on the sphere: position of a storm over time, every fifth position held out."""
     import pandas as pd

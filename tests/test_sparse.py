@@ -336,6 +336,7 @@ def test_a_users_expansion_point_belongs_to_its_rows_when_a_sample_chooses_the_k
         GGPRegressor("poisson", inference=Taylor(np.zeros(40)), inducing=settings).fit(X, y)
 
 
+@pytest.mark.slow
 def test_optimised_inducing_inputs_raise_the_objective():
     X, y = wave(100)
     held = GGPRegressor("von_mises", inducing=4).fit(X, y)

@@ -115,6 +115,7 @@ def test_noise_that_varies_is_found(inference):
     assert 0.83 < np.mean((low < y) & (y < high)) < 0.97 and np.ptp(high - low) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_a_parameter_that_does_not_vary_is_no_news():
     """No warning of length scales without end, nor of degrees of freedom without end where there are no outliers."""
@@ -127,6 +128,7 @@ def test_a_parameter_that_does_not_vary_is_no_news():
     assert model.family_.phi > 100
 
 
+@pytest.mark.slow
 def test_outliers_do_not_move_a_student_t():
     rng = np.random.default_rng(0)
     X = np.linspace(0, 1, 80)[:, None]

@@ -18,7 +18,11 @@ __all__ = ["Raw", "raw_columns"]
 
 @dataclass(frozen=True)
 class Raw:
-    """A column before anything is known of it: values of a NumPy type, or objects."""
+    """A column before anything is known of it: values of a NumPy type, or objects.
+
+    >>> Raw(np.array([True, False])).found
+    'booleans'
+    """
 
     values: NDArray
     """Booleans, numbers, times or durations; objects for text and categories."""
@@ -37,7 +41,11 @@ class Raw:
 
 
 def raw_columns(X: Any) -> Iterator[Raw]:
-    """Raw values of every column of a frame or an array, in order."""
+    """Raw values of every column of a frame or an array, in order.
+
+    >>> [raw.found for raw in raw_columns([[1.5, "red"], [2.0, "blue"]])]
+    ['numbers', 'text or labels']
+    """
     kind = frames.kind_of(X)
     if kind is None:
         X = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)

@@ -18,7 +18,7 @@ from ggpm.learning.fit import Fit, SearchOutcome
 from ggpm.learning.objective import Evidence
 from ggpm.prediction.compare import stacking_weights
 
-__all__ = ["AVERAGING", "STACKED", "integrated", "stacked", "weighed"]
+__all__ = ["AVERAGING", "STACKED"]
 
 Array = NDArray[np.float64]
 

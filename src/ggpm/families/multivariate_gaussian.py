@@ -227,7 +227,8 @@ def _refuse_collinear(rows: Array) -> None:
     """Raise ValueError where a column of y is a combination of the others: then no density of them exists."""
     apart = rows - rows.mean(axis=0)
     spread = np.sqrt(np.mean(apart**2, axis=0))
-    told = np.flatnonzero(spread > 0)  # of a constant column nothing but its noise is learned
+    # of a constant column nothing but its noise is learned; the mean of n equal numbers is off by n roundings at most
+    told = np.flatnonzero(spread > len(rows) * np.finfo(float).eps * np.abs(rows).max(axis=0))
     if len(rows) <= len(told) + 1 or len(told) < 2:
         return
     scaled = apart[:, told] / spread[told]

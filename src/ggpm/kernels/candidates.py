@@ -63,7 +63,11 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Ingredients:
-    """What kernels are made of: columns by kind, centres and spreads, and the length from which searches start."""
+    """What kernels are made of: columns by kind, centres and spreads, and the length from which searches start.
+
+    >>> Ingredients.of(np.array([[0.0], [4.0], [8.0]]), Columns(1)).numbers
+    (0,)
+    """
 
     columns: Columns
     numbers: tuple[int, ...]

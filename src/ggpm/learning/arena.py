@@ -19,7 +19,7 @@ from ggpm.learning.objective import Evidence, WarmObjective, search
 from ggpm.learning.priors import Priors
 from ggpm.learning.search import Optimum
 
-__all__ = ["Arena", "Entry"]
+__all__ = ["Arena"]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -60,7 +60,17 @@ def _is_length(role: str) -> bool:
 
 @dataclass(frozen=True)
 class Arena:
-    """All that candidates have in common: rows, family and site rule, what kernels are made of, and priors."""
+    """All that candidates have in common: rows, family and site rule, what kernels are made of, and priors.
+
+    Examples
+    --------
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(8.0)[:, None]
+    >>> fit = GGPRegressor("gaussian", optimizer=None).fit(X, np.sin(X[:, 0])).fit_
+    >>> arena = Arena(fit.evidence, Ingredients.of(X, fit.columns), lambda kernels, family, theta: None, None)
+    >>> arena.tried(Recipe(linear=True), np.arange(8)).loo.shape
+    (8,)
+    """
 
     pool: Evidence
     """On a dense field; its kernels do not matter."""

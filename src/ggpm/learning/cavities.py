@@ -203,4 +203,6 @@ def without_blocks(approximation: Approximation, block: NDArray[np.intp]) -> Arr
     if np.any(np.linalg.eigvalsh(cov)[:, 0] <= 0):
         raise InferenceError("leaving a block of rows out leaves no proper posterior.")
     family, y = unweighted(problem.family, problem.y)
+    if family.finite and family is problem.family:  # bounded: nodes of the cavity serve, and cost less
+        return _integrals(approximation, mean, _cholesky(cov), None, False)[0]
     return log_expected_prob(family, mean + problem.offset, cov, y)

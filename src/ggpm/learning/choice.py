@@ -6,6 +6,7 @@ from ggpm.families.base import Family
 from ggpm.families.logistic_normal import LogisticNormal
 from ggpm.fields.base import Field
 from ggpm.fields.dense import DenseField
+from ggpm.fields.inducing.field import InducingField
 from ggpm.fields.neighbours.field import NeighboursField
 from ggpm.kernels.linalg import available_memory
 from ggpm.sites import INFERENCES, Laplace, Rule, Taylor, Variational
@@ -14,6 +15,9 @@ AUTO, EXACT = "auto", "exact"
 # Evaluations of log p in one step of a variational search, rows times the nodes that most rows need, above which
 # Laplace's method is taken: half a minute or more per step.
 MOST_EVALUATIONS = 2e7
+# Latents from which on the averages of all rows, in each of the many passes that inducing points take, cost a hundred
+# times the passes themselves: 200 rows of three classes that are far apart took three minutes, Laplace's a few seconds.
+MANY_LATENTS = 3
 TYPICAL_NODES = {1: 5, 2: 16, 3: 64}  # of training rows; the smallest sparse grids above
 
 
@@ -26,8 +30,8 @@ def choose(family: Family, field: Field) -> Rule:
     """Exact for Gaussian outputs, variational for others; Laplace's rule where that takes too much memory or time.
 
     Too much memory are 2 D + 3 matrices of all rows on a field that holds them (those of a step and of the one
-    before), too much time more than `MOST_EVALUATIONS` of the likelihood in every step, or covariances of all rows in
-    every step without a factor that gives them (neighbours of many rows).
+    before), too much time more than `MOST_EVALUATIONS` of the likelihood in every step, covariances of all rows in
+    every step without a factor that gives them (neighbours of many rows), or three latents with inducing points.
 
     >>> import numpy as np
     >>> from ggpm.families import Gaussian, Poisson
@@ -41,6 +45,7 @@ def choose(family: Family, field: Field) -> Rule:
     too_large = isinstance(field, DenseField) and 8.0 * (2 * D + 3) * n**2 > available_memory()
     too_long = n * TYPICAL_NODES.get(D, 2 * D * D + 4 * D + 1) > MOST_EVALUATIONS
     too_long |= isinstance(field, NeighboursField) and field.iterative(D)
+    too_long |= isinstance(field, InducingField) and D >= MANY_LATENTS
     return Laplace() if too_large or too_long else Variational()
 
 

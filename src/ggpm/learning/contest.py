@@ -32,7 +32,7 @@ from ggpm.learning.objective import Evidence
 from ggpm.learning.priors import Priors, resolved
 from ggpm.sites import Laplace, Variational
 
-__all__ = ["Contest", "Finalist", "SearchTable", "Trial", "choose_kernel", "contest"]
+__all__ = ["Contest", "SearchTable", "Trial", "choose_kernel", "contest"]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -56,7 +56,11 @@ SHORTER = (5.0, 25.0)  # factors by which further starts have shorter length sca
 
 @dataclass(frozen=True)
 class Trial:
-    """One line of the table of a contest: what was tried, on how many rows, and how it did there."""
+    """One line of the table of a contest: what was tried, on how many rows, and how it did there.
+
+    >>> Trial("RBF", rows=80, loo=-1.23, evidence=-1.3, score=-1.26, seconds=0.1).kept
+    False
+    """
 
     name: str
     rows: int
@@ -151,7 +155,11 @@ class Finalist:
 
 @dataclass(frozen=True)
 class Contest:
-    """Outcome of a contest: the table of what was tried, and the finalists, best first."""
+    """Outcome of a contest: the table of what was tried, and the finalists, best first.
+
+    >>> Contest(SearchTable((Trial("RBF", 80, -1.23, -1.3, -1.26, 0.1, True),)), ()).table.winner
+    'RBF'
+    """
 
     table: SearchTable
     finalists: tuple[Finalist, ...]
@@ -250,6 +258,15 @@ def contest(
         Candidates that are tried at the same time, as joblib counts them.
     tell : function, optional
         Called after every trial with the candidate's name, the number of trials, and the score.
+
+    Examples
+    --------
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(8.0)[:, None]
+    >>> fit = GGPRegressor("gaussian", optimizer=None).fit(X, np.sin(X[:, 0])).fit_
+    >>> arena = Arena(fit.evidence, Ingredients.of(X, fit.columns), lambda kernels, family, theta: None, None)
+    >>> contest(arena).winner.name  # of few rows the plainest
+    'RBF'
     """
     n = arena.pool.field.n_rows
     ring = Ring(arena, budget, n_jobs, tell)
@@ -292,6 +309,13 @@ def choose_kernel(
 
     Leave-one-out densities as what is maximised overfit many length scales: with ``objective="loo"`` columns have one
     in common. Priors that are given name hyperparameters, which then all candidates must have.
+
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(8.0)[:, None]
+    >>> fit = GGPRegressor("gaussian", optimizer=None).fit(X, np.sin(X[:, 0])).fit_
+    >>> found = choose_kernel(fit.evidence, fit.columns, None, None, seed=0, budget=None, n_jobs=None, tell=None)
+    >>> found.table.winner
+    'RBF'
     """
     withheld = {
         "noise": gaussian(pool.family),  # it has noise of its own

@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Journal", "SearchStopped"]
+__all__ = ["Journal"]
 
 Array = NDArray[np.float64]
 Evaluation = tuple[float, Array]

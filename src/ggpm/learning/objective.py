@@ -96,7 +96,6 @@ class Evidence(Hyperparameters):
         self, family: Family, kernels: Sequence, field: Field, rule: Rule, objective: str = "evidence",
         priors: Priors | None = None,
     ):  # fmt: skip
-        rule.check(field.n_rows, family.latent_dim)
         self.family, self.kernels, self.field, self.rule = family, list(kernels), field, rule
         self.objective, self.priors = objective, priors
 
@@ -107,6 +106,7 @@ class Evidence(Hyperparameters):
 
     def sample(self, index: NDArray) -> Self:
         """The evidence of some of the rows."""
+        self.rule.check(self.field.n_rows, self.family.latent_dim)
         other = copy.copy(self)
         other.field, other.rule = self.field.sample(index), self.rule.of_rows(index)
         return other

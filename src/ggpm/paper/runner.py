@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,11 @@ class Runner:
 
 def _key(title: str, function: Callable, task: Any) -> str:
     """Fingerprint of a task: the same in another process, another one for other settings, data or versions."""
-    return str(joblib_hash((__version__, title, function.__module__, function.__qualname__, task)))
+    given: list[Any] = []
+    while isinstance(function, partial):  # settings and data are bound to the function of one task
+        given.append((function.args, function.keywords))
+        function = function.func
+    return str(joblib_hash((__version__, title, function.__module__, function.__qualname__, given, task)))
 
 
 def _finished(store: Path) -> dict[str, list[Row]]:

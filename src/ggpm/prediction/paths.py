@@ -19,7 +19,7 @@ from sklearn.gaussian_process import kernels as sk
 from ggpm.kernels import diag, evaluate, summands
 from ggpm.kernels.columns import leaves
 
-__all__ = ["PriorDraws", "prior_draws", "root_of"]
+__all__ = ["prior_draws", "root_of"]
 
 Array = NDArray[np.float64]
 

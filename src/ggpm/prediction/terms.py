@@ -134,6 +134,14 @@ def varied(posterior: Any, name: str) -> Any:
     """The posterior for rows of twice as many columns: this term sees the first half, all others the second.
 
     So one term can move while the others stay where they are, with the covariances between them.
+
+    >>> from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(4.0)[:, None]
+    >>> posterior = GGPRegressor("poisson", RBF() + ConstantKernel(), optimizer=None).fit(X, np.arange(4)).posterior_
+    >>> moved = varied(posterior, "RBF").latent(np.hstack([X, 0 * X]))[0]
+    >>> np.allclose(moved, posterior.latent(X)[0])  # the constant, which stays, is the same everywhere
+    True
     """
     if not isinstance(posterior, DensePosterior | InducingPosterior):
         raise ValueError(f"single terms are moved in dense and inducing posteriors; got {type(posterior).__name__}.")
@@ -150,7 +158,15 @@ def varied(posterior: Any, name: str) -> Any:
 
 
 def term_columns(posterior: Any) -> dict[str, NDArray[np.bool_]]:
-    """Terms that vary over rows, with masks of the columns that they look at."""
+    """Terms that vary over rows, with masks of the columns that they look at.
+
+    >>> from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(4.0)[:, None]
+    >>> model = GGPRegressor("poisson", RBF() + ConstantKernel(), optimizer=None).fit(X, np.arange(4))
+    >>> term_columns(model.posterior_)
+    {'RBF': array([ True])}
+    """
     count = posterior.inputs.shape[1]
     found: dict[str, NDArray[np.bool_]] = {}
     for kernel in posterior.kernels:
