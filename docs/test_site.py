@@ -31,14 +31,19 @@ def browser():
         yield playwright.chromium.launch(executable_path=path, args=FLAGS)
 
 
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Files of a folder, without a line on every request."""
+
+    def log_message(self, format, *args):
+        pass
+
+
 @pytest.fixture(scope="session")
 def address():
     """The site as a static host serves it."""
     if not (SITE / "index.html").exists():
         pytest.fail("the site is not built: make docs")
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(SITE))
-    handler.log_message = lambda *a: None
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(SITE)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()

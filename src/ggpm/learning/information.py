@@ -50,6 +50,15 @@ class Known:
         reach = ndtri(0.5 + 0.5 * level) * self.sd
         return np.stack([self.theta - reach, self.theta + reach], axis=1)
 
+    def value_interval(self, level: float = 0.9) -> Array:
+        """Intervals of exp(theta), (p, 2): up to infinity where the evidence hardly bends.
+
+        >>> Known(np.zeros(1), 1e6 * np.eye(1), np.zeros(1, dtype=bool)).value_interval(0.9)
+        array([[ 0., inf]])
+        """
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(self.interval(level)))
+
     def phi_interval(self, family: Family, level: float = 0.9) -> Array:
         """Intervals of the family's phi as the user has it, (k, 2), its entries one after the other.
 
@@ -59,7 +68,7 @@ class Known:
         p = family.log_hyper.size
         phi = np.ravel(np.asarray(family.phi, dtype=float))
         if phi.size == p and np.allclose(np.exp(family.log_hyper), phi, rtol=1e-9, atol=0):
-            return np.exp(self.interval(level)[-p:])
+            return self.value_interval(level)[-p:]
 
         def moved(step: Array) -> Array:
             return np.ravel(np.asarray(family.with_log_hyper(family.log_hyper + step).phi, dtype=float))

@@ -159,7 +159,7 @@ def _hyperparameters(model: Any, level: float) -> tuple[Any, str]:
         reason = "none: hyperparameters were given, not learned"
     elif p:
         found = known(fit.evidence)
-        ends, held, reason = np.exp(found.interval(level)[: p - own]), found.held, found.note
+        ends, held, reason = found.value_interval(level)[: p - own], found.held, found.note
         phi_ends = found.phi_interval(fit.family, level) if own else phi_ends
     if own:  # phi may have other entries than coordinates: those of a matrix, cut points
         plain = names[-1].partition("[")[0]

@@ -46,7 +46,7 @@ class Mixture(Predictive):
     >>> low, high = (Predictive(Poisson(), np.full((1, 1), m), np.zeros((1, 1, 1))) for m in (0.0, 2.0))
     >>> both = Mixture([low, high], np.array([0.5, 0.5]))
     >>> both.mean().round(3), both.quantile(0.5)
-    (array([4.195]), array([2.]))
+    (array([4.195]), array([3.]))
     """
 
     def __init__(self, parts: Sequence[Predictive], weights: Array):

@@ -108,7 +108,9 @@ def _model(model: Any) -> dict[str, Any]:
     names = priors.names_of(fit.kernels, fit.evidence.family)
     table = []
     learned = model.optimizer is not None and not isinstance(fit.evidence.field, RowsNotStored)
-    sure = known(fit.evidence).interval(0.9) if learned and fit.theta.size else np.full((fit.theta.size, 2), np.nan)
+    sure = (
+        known(fit.evidence).value_interval(0.9) if learned and fit.theta.size else np.full((fit.theta.size, 2), np.nan)
+    )
     for name, value, (low, high), ends in zip(names, fit.theta, fit.evidence.bounds, sure):
         # logarithms are kept: of entries such as those of a Cholesky factor or cut points the exponential means nothing
         at = "lower" if np.isclose(value, low) else "upper" if np.isclose(value, high) else ""
@@ -116,7 +118,7 @@ def _model(model: Any) -> dict[str, Any]:
         table.append({
             "name": name, "log_value": value, "value": None if own else np.exp(value), "lower": np.exp(low),
             "upper": np.exp(high), "at_bound": at if low < high else "",
-            "interval": None if own or np.isnan(ends).any() else np.exp(ends),
+            "interval": None if own or np.isnan(ends).any() else ends,
         })  # fmt: skip
     return {
         "estimator": type(model).__name__,

@@ -109,7 +109,7 @@ def log_gamma_tails(k: Array | float, x: Array) -> tuple[Array, Array]:
 
     >>> P, Q = log_gamma_tails(1.0, np.array([1e-200, 2000.0]))
     >>> P.round(6), Q.round(6)
-    (array([-460.517019,    0.      ]), array([   -0., -2000.]))
+    (array([-460.517019,   -0.      ]), array([   -0., -2000.]))
     """
     k, x = np.broadcast_arrays(np.asarray(k, dtype=float), np.asarray(x, dtype=float))
     with np.errstate(divide="ignore"):
