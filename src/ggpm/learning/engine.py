@@ -320,9 +320,21 @@ class _Bound:
             step = line_search(self._trials([(1.0, ahead)]), floor, 0.0)
         if step is None:
             self.there = self.change <= ROUNDED
-            return False
+            return not self.there and len(self.trace) == 1 and self._again()
         self.state = step[2]
         self.trace.append(self.state.bound)
+        return True
+
+    def _again(self) -> bool:
+        """Start from the prior instead, if that is better than a start from which no step leads upwards.
+
+        Laplace's may be such where the mode is next to a place of no spread: constant outputs whose scale is learned.
+        """
+        state = self._state(self.process.prior_natural(self.rule))
+        if state is None or state.bound <= self.state.bound:
+            return False
+        self.state, self.history, self.least, self.idle = state, [], np.inf, 0
+        self.trace.append(state.bound)
         return True
 
     def _trials(self, steps: Iterable[tuple[float, Natural]]) -> Iterator[Trial]:
