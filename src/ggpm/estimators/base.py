@@ -263,8 +263,7 @@ class GGP(Predicting, Judging, BaseEstimator):
         state = check_random_state(0 if self.random_state is None else self.random_state)
         rule = self._resolve_inference(family, rows)
         if part is not None:
-            rule.check(part[1], family.latent_dim)
-            rule = rule.of_rows(part[0])
+            rule = rule.checked(part[1], family.latent_dim).of_rows(part[0])
         pool = Evidence(family, [], rows, rule, self.objective)
         found = choose_kernel(
             pool, columns, weight, self.priors, seed=state.randint(2**31 - 1), budget=self.budget, n_jobs=self.n_jobs,

@@ -106,9 +106,9 @@ class Evidence(Hyperparameters):
 
     def sample(self, index: NDArray) -> Self:
         """The evidence of some of the rows."""
-        self.rule.check(self.field.n_rows, self.family.latent_dim)
+        rule = self.rule.checked(self.field.n_rows, self.family.latent_dim)
         other = copy.copy(self)
-        other.field, other.rule = self.field.sample(index), self.rule.of_rows(index)
+        other.field, other.rule = self.field.sample(index), rule.of_rows(index)
         return other
 
     def with_field(self, field: Field) -> Self:

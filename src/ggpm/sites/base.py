@@ -121,8 +121,9 @@ class Rule(ABC):
         """The rule for evaluations within a search for hyperparameters, whose end is evaluated anew."""
         return self
 
-    def check(self, n: int, D: int) -> None:
-        """Refuse settings that belong to rows and are not for so many rows and latents."""
+    def checked(self, n: int, D: int) -> Self:
+        """The rule, once it is clear that settings of it that belong to rows are for so many rows and latents."""
+        return self
 
     def of_rows(self, rows: Any) -> Self:
         """The rule for some of the rows, where settings of it belong to rows."""

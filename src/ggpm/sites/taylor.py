@@ -63,9 +63,10 @@ class Taylor(Rule):
     def factorised(self) -> bool:  # type: ignore[override]
         return not self.coupling
 
-    def check(self, n: int, D: int) -> None:
+    def checked(self, n: int, D: int) -> Self:
         if self.expansion is not None and not callable(self.expansion):
             _checked(self.expansion, (n, D))
+        return self
 
     def of_rows(self, rows: Any) -> Self:
         if self.expansion is None or callable(self.expansion):
