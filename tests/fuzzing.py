@@ -184,9 +184,9 @@ def redrawn(content: bytes, others: list[bytes], rng: np.random.Generator) -> by
                     found = found[k]
                 target[key] = found
             case 2 if isinstance(target[key], int | float) and not isinstance(target[key], bool):
-                target[key] = target[key] * float(rng.choice([-1.0, 0.0, 1e3, 1e300])) + int(rng.integers(-2, 3))
-                if not np.isfinite(target[key]):
-                    target[key] = 1e308
+                factor, more = float(rng.choice([-1.0, 0.0, 1e3, 1e300])), int(rng.integers(-2, 3))
+                value = 1e308 if abs(target[key]) > 1e308 else target[key] * factor + more
+                target[key] = value if np.isfinite(value) else 1e308
             case _:
                 target[key] = copy.deepcopy(VALUES[rng.integers(len(VALUES))])
         if not isinstance(document.get("sha256"), str) or len(document["sha256"]) != 64:
