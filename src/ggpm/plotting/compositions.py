@@ -130,7 +130,8 @@ def _check_three(model: Any) -> None:
 def _on_mesh(predictive: Any, row: int) -> Array:
     """Log density of one row on the triangle's mesh."""
     one = Predictive(predictive.family, predictive.latent_mean[row : row + 1], predictive.latent_cov[row : row + 1])
-    y = one.family.encode(one.family.support.total * ternary.mesh()[0])
+    family: Any = one.family
+    y = family.encode(family.support.total * ternary.mesh()[0])
     return log_density(one, y[:, None, :])[:, 0]
 
 
