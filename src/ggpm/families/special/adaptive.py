@@ -75,6 +75,18 @@ def rule(D: int, levels: tuple[int, ...]) -> tuple[Array, Array]:
     return _smolyak(D, grids[level]) if level < len(grids) else _sobol(D, SOBOL_LOG2[level - len(grids)])
 
 
+@lru_cache(maxsize=8)
+def product_rule(D: int, size: int) -> tuple[Array, Array]:
+    """Product of Gauss–Hermite rules with so many nodes in each direction: exact to degree 2 size - 1 in each.
+
+    >>> x, w = product_rule(2, 3)
+    >>> len(x), round(float(w @ (x[:, 0] ** 4 * x[:, 1] ** 2)), 12)
+    (9, 3.0)
+    """
+    x, weights = hermegauss(size)
+    return _product([(x, weights / weights.sum())] * D)
+
+
 def first_levels(root: Array) -> Levels:
     """Levels with which rows begin, (n, d) or (n, 1), for roots (n, D, d), or (n, d) of independent latents."""
     sd = np.abs(root) if root.ndim == 2 else np.abs(np.einsum("njj->nj", root[:, : root.shape[2]]))
@@ -360,8 +372,9 @@ def nested_rule(order: int) -> tuple[Array, Array]:
     """
     if order == 0:
         return np.zeros(1), np.ones(1)
+    x: Array
+    weights: Array
     x, weights = hermegauss(3)
-    x = x.round(15) + 0.0
     if order > 2:
         moment = {k: float(np.prod(np.arange(k - 1, 0, -2.0))) for k in range(0, 20, 2)}  # of x^k
         pairs = np.array([[moment[3 + k + j] - 3.0 * moment[1 + k + j] for j in (0, 2, 4, 6)] for k in (1, 3, 5)])
@@ -369,7 +382,8 @@ def nested_rule(order: int) -> tuple[Array, Array]:
         beyond = np.sqrt(np.roots([1.0, *q[::-1]]).real)
         x = np.sort(np.concatenate([x, beyond, -beyond]))
         powers = np.arange(9)
-        weights = np.linalg.solve(x ** powers[:, None], [moment.get(int(k), 0.0) for k in powers])
+        exact = np.array([moment.get(int(k), 0.0) for k in powers])
+        weights = np.asarray(np.linalg.solve(x ** powers[:, None], exact), dtype=np.float64)
     return x, weights / weights.sum()
 
 
