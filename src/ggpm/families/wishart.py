@@ -17,7 +17,6 @@ from ggpm.families.special.adaptive import cholesky_root, place, product_rule
 from ggpm.families.special.stable import HALF_LOG_2PI, log_minus_digamma, stirling_error
 from ggpm.families.support import SPD, Support
 
-
 CLOSED_MOST = 3  # variables up to which moments of the predictive distribution are closed: 125 nodes
 
 
