@@ -49,7 +49,7 @@ FEW = 3  # of one that gains less than the error of the sums over nodes: shorter
 # A bound so many nats per row below Laplace's evidence is no start: sites with so much more precision are tried too.
 FAR, NARROWER = 1.0, (0.1, 1.0, 10.0)
 MEMORY = 8  # steps that the extrapolation looks at: each is a column of a least-squares problem and two copies of q
-KEPT = 2  # of them when an extrapolation led downhill: with one alone, where refusals are many, none is ever tried again
+KEPT = 2  # of them after one led downhill: with one alone, where refusals are many, none is ever tried again
 
 
 def find(rule: Rule, process: Process, start: Any = None) -> Approximation:
