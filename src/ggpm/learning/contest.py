@@ -29,6 +29,7 @@ from ggpm.families.weighted import Weighted
 from ggpm.kernels.candidates import Ingredients, Recipe
 from ggpm.learning.arena import Arena, Entry
 from ggpm.learning.choice import gaussian
+from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence
 from ggpm.learning.priors import Priors, resolved
 from ggpm.sites import Laplace, Variational
@@ -40,8 +41,8 @@ Rows = NDArray[np.intp]
 
 LEAST_ROWS = 20  # below, differences between candidates are noise, and the plainest one is taken
 FIRST_ROWS, LAST_ROWS = 80, (150, 300)  # of the first rung; least and most of the last, between which it is a third
-# Rows times latents that a rung may have where blocks of all latents are factorised together: then a candidate costs about
-# as much as with structure (seven categories, 320 rows: 11 seconds for one posterior, a tenth of a second for 80 rows).
+# Rows times latents that a rung may have where blocks of all latents are factorised together: up to here a candidate
+# costs about as much as with structure. Blocks of up to three latents have structure.
 MOST_COUPLED, CHEAP_BLOCKS = 700, 3
 SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, and on the last
 PLAINEST = Recipe(np.inf)
@@ -188,9 +189,10 @@ class Ring:
     """A contest as it goes on: what was tried so far, and what time is left."""
 
     def __init__(
-        self, arena: Arena, budget: float | None, n_jobs: int | None, tell: Callable[[str, int, float], None] | None
-    ):
-        self.arena, self.n_jobs, self.tell = arena, n_jobs, tell
+        self, arena: Arena, budget: float | None, n_jobs: int | None, tell: Callable[[str, int, float], None] | None,
+        journal: Journal | None = None,
+    ):  # fmt: skip
+        self.arena, self.n_jobs, self.tell, self.journal = arena, n_jobs, tell, journal
         self.until = np.inf if budget is None else time.perf_counter() + budget
         self.entries: list[Entry] = []
 
@@ -198,7 +200,7 @@ class Ring:
         """Entries of (recipe, rows, parent or None, start or None), best first; none where the time is over."""
         jobs = [job for job in jobs if self.arena.offers(job[0])]
         if self.n_jobs in (None, 1):
-            found = (self.arena.tried(*job, **climb) for job in jobs if self.has_time)
+            found = (self._known_or_tried(job, climb) for job in jobs if self.has_time)
         else:
             found = Parallel(self.n_jobs)(delayed(self.arena.tried)(*job, **climb) for job in jobs if self.has_time)
         out = []
@@ -210,10 +212,24 @@ class Ring:
                     self.tell(str(entry.recipe), len(self.entries), score(entry))
         return sorted(out, key=lambda e: -score(e))
 
+    def _known_or_tried(self, job: tuple, climb: dict[str, Any]) -> Entry | None:
+        """An entry as the journal of an earlier contest has it, or a new one, which is noted there."""
+        if self.journal is None:
+            return self.arena.tried(*job, **climb)
+        recipe, rows = job[:2]
+        asked = f"{recipe} on {len(rows)} rows"
+        known = self.journal.recall(asked)
+        if known is None:
+            entry = self.arena.tried(*job, **climb)
+            self.journal.note(asked, **({} if entry is None else entry.told()))
+            return entry
+        return self.arena.recalled(recipe, rows, known) if known else None
+
     @property
     def has_time(self) -> bool:
         """Whether another candidate may be tried; the first one always is."""
-        return not self.entries or time.perf_counter() < self.until
+        stopped = self.journal is not None and self.journal.stopped
+        return not self.entries or (not stopped and time.perf_counter() < self.until)
 
     def outcome(self, last: Sequence[Entry], kept: Sequence[Entry]) -> Contest:
         """The table, and the finalists among the entries of the last rung: the one that was kept last has won."""
@@ -247,7 +263,7 @@ def _finalist(e: Entry) -> Finalist:
 
 def contest(
     arena: Arena, *, seed: int = 0, budget: float | None = None, n_jobs: int | None = None,
-    tell: Callable[[str, int, float], None] | None = None,
+    tell: Callable[[str, int, float], None] | None = None, journal: Journal | None = None,
 ) -> Contest | None:  # fmt: skip
     """The contest between all candidates that the columns offer, or None where not even the plainest can be learned.
 
@@ -262,6 +278,8 @@ def contest(
         Candidates that are tried at the same time, as joblib counts them.
     tell : function, optional
         Called after every trial with the candidate's name, the number of trials, and the score.
+    journal : Journal, optional
+        Keeps finished candidates for a contest that is held again (not with ``n_jobs``), and may stop it.
 
     Examples
     --------
@@ -273,7 +291,7 @@ def contest(
     'RBF'
     """
     n = arena.pool.field.n_rows
-    ring = Ring(arena, budget, n_jobs, tell)
+    ring = Ring(arena, budget, n_jobs, tell, journal)
     order = np.random.default_rng(seed).permutation(n)[: _most_rows(arena.pool)]
     first = np.sort(order[:FIRST_ROWS])
     last = np.sort(order[: int(np.clip(n // 3, *LAST_ROWS))])
@@ -316,7 +334,7 @@ def _most_rows(pool: Evidence) -> int:
 
 def choose_kernel(
     pool: Evidence, columns: Columns, weight: Array | None, priors: Any, *, seed: int, budget: float | None,
-    n_jobs: int | None, tell: Callable[[str, int, float], None] | None,
+    n_jobs: int | None, tell: Callable[[str, int, float], None] | None, journal: Journal | None = None,
 ) -> Contest | None:  # fmt: skip
     """The contest for the rows of a pool on a dense field, of some weight, in these columns.
 
@@ -343,7 +361,7 @@ def choose_kernel(
         pool, Ingredients.of(X, columns, weight), partial(resolved, priors), _blocks(pool, columns),
         tuple(part for part in PARTS if withheld.get(part)),
     )  # fmt: skip
-    return contest(arena, seed=seed, budget=budget, n_jobs=n_jobs, tell=tell)
+    return contest(arena, seed=seed, budget=budget, n_jobs=n_jobs, tell=tell, journal=journal)
 
 
 def _blocks(pool: Evidence, columns: Columns) -> Rows | None:
