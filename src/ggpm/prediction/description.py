@@ -136,7 +136,7 @@ def model_html(model: Any) -> str:
     name = facts.pop("family")
     built_in = type(model.family_).__module__.startswith("ggpm.")
     family = see(f"reference/ggpm.families.{name}", name) if built_in else escape(name)
-    phi = np.ravel(np.asarray(model.family_.phi, dtype=float)) if model.family_.learns_phi else []
+    phi: Any = np.ravel(np.asarray(model.family_.phi, dtype=float)) if model.family_.learns_phi else []
     learned = {"φ": ", ".join(f"{v:.{DIGITS}g}" for v in phi[:MOST_PHI]) + (", ..." if len(phi) > MOST_PHI else "")}
     rows = {"family": family} | {k: escape(v) for k, v in ((facts | learned) if len(phi) else facts).items()}
     lines = "".join(f"<tr><th>{escape(k)}</th><td>{v}</td></tr>" for k, v in rows.items())
