@@ -27,7 +27,16 @@ from numpy.typing import NDArray
 from ggpm.families.base import Family
 from ggpm.families.contrasts import Contrasts, contrasts
 from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals, second_moments
-from ggpm.families.special.adaptive import PRODUCT_MOST, Levels, Rows, expectation, first_levels, groups, raised
+from ggpm.families.special.adaptive import (
+    PRODUCT_MOST,
+    Levels,
+    Rows,
+    average,
+    expectation,
+    first_levels,
+    groups,
+    raised,
+)
 from ggpm.families.special.adaptive import place as place_nodes
 from ggpm.kernels.linalg import product
 from ggpm.sites.base import Problem
@@ -91,7 +100,7 @@ def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expecte
                 found = _Summed(log_p, u_s, x, weights, R[part])
             error[part], tolerance[part] = found.error, TOLERANCES[accuracy] * (1.0 + RTOL * np.abs(found.value))
             largest = found.error.max(axis=1)
-            better = ~(largest >= best[part])
+            better = ~(largest >= best[part]) if D > PRODUCT_MOST else np.isfinite(largest) | ~np.isfinite(best[part])
             kept = part[better]
             best[kept], levels[kept] = largest[better], trial[kept]
             value[kept], u[kept], moment[kept] = found.value[better], found.u[better], found.moment[better]
@@ -142,7 +151,7 @@ def expect_phi(problem: Problem, mean: Array, R: Array, levels: Levels | None) -
             return problem.family.log_prob_phi(eta, problem.y[rows])
 
     if levels is None:
-        return expectation(slope, mean + problem.offset, R, rtol=CLOSED_RTOL, atol=CLOSED_RTOL)[0]
+        return expectation(average(slope), mean + problem.offset, R, rtol=CLOSED_RTOL, atol=CLOSED_RTOL)[0]
     if problem.family.shift_invariant:
         problem, mean, R = _contrasted(problem, mean, R)
     out = np.empty((n, p))
