@@ -20,12 +20,7 @@ from ggpm.data.tables import TableError, features_of, left_out, read_table, spli
 from ggpm.kernels import Category, Scaled, kernel_from_text  # noqa: E402
 from ggpm.learning.arena import Arena  # noqa: E402
 from ggpm.learning.journal import Journal  # noqa: E402
-
-
-def run(*arguments, code=0):
-    result = click_runner().invoke(main, list(map(str, arguments)))
-    assert result.exit_code == code, (result.output, result.stderr, result.exception)
-    return result
+from test_cli import run  # noqa: E402
 
 
 def said(result):

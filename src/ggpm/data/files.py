@@ -13,8 +13,6 @@ from pathlib import Path
 class TableError(ValueError):
     """A table that cannot be used; the message names the file and the column."""
 
-    __module__ = "ggpm.data.tables"
-
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike) -> Iterator[Path]:

@@ -110,7 +110,7 @@ def check_writable(path: str | os.PathLike, kinds: Sequence[str] = ()) -> None:
     >>> check_writable("there/is/no/such/folder/m.ggpm")
     Traceback (most recent call last):
     ...
-    ggpm.data.tables.TableError: there/is/no/such/folder/m.ggpm: the folder there/is/no/such/folder does not exist.
+    ggpm.data.files.TableError: there/is/no/such/folder/m.ggpm: the folder there/is/no/such/folder does not exist.
     """
     path = Path(path)
     if kinds and path.suffix.lower() not in kinds:
