@@ -12,7 +12,6 @@ STEEP = "log p falls like exp(-2 eta) in the log-scale: latents ten wide have av
 
 LIMITS = (
     {
-        ("test_a_row_of_weight_two_is_the_row_twice", "gaussian_mean_scale-variational"): STALLS,
         ("test_a_new_rule_runs_with_every_family_on_both_fields", "student_t"): DIGITS,
         ("test_a_new_field_gives_what_the_structured_one_does", "student_t-Laplace"): NEEDLES,
         ("test_bound_is_below_the_true_evidence", "gaussian_mean_scale-blocks-narrow-standard"): LOOSE,
