@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from ggpm.data import frames
 from ggpm.data.columns import Columns
 from ggpm.families.base import Family
+from ggpm.families.curvature import Blocks
 from ggpm.families.weighted import Weighted
 from ggpm.kernels.candidates import Ingredients, Recipe
 from ggpm.learning.arena import Arena, Entry
@@ -40,6 +41,9 @@ Rows = NDArray[np.intp]
 
 LEAST_ROWS = 20  # below, differences between candidates are noise, and the plainest one is taken
 FIRST_ROWS, LAST_ROWS = 80, (150, 300)  # of the first rung; least and most of the last, between which it is a third
+# Rows times latents that a rung may have where blocks of all latents are factorised together: up to here a candidate
+# costs about as much as with structure. Blocks of up to three latents have structure.
+MOST_COUPLED, CHEAP_BLOCKS = 700, 3
 SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, and on the last
 PLAINEST = Recipe(np.inf)
 SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
@@ -288,7 +292,7 @@ def contest(
     """
     n = arena.pool.field.n_rows
     ring = Ring(arena, budget, n_jobs, tell, journal)
-    order = np.random.default_rng(seed).permutation(n)
+    order = np.random.default_rng(seed).permutation(n)[: _most_rows(arena.pool)]
     first = np.sort(order[:FIRST_ROWS])
     last = np.sort(order[: int(np.clip(n // 3, *LAST_ROWS))])
     plainest = ring.tried([(PLAINEST, first, None, s) for s in arena.starts(PLAINEST, SHORTER)], max_iter=SHORT_CLIMB)
@@ -317,6 +321,15 @@ def contest(
         best = better[0]
         kept.append(best)
     return ring.outcome([e for e in rung if len(e.rows) == len(best.rows)], kept)
+
+
+def _most_rows(pool: Evidence) -> int:
+    """How many rows a rung may have: all, unless the family's latents hang together without structure."""
+    field: Any = pool.field
+    D = pool.family.latent_dim
+    if D <= CHEAP_BLOCKS or not isinstance(pool.family.U(field.offset[:1], field.y[:1]), Blocks):
+        return field.n_rows
+    return max(LEAST_ROWS, MOST_COUPLED // D)
 
 
 def choose_kernel(

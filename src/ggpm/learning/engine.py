@@ -49,6 +49,7 @@ FEW = 3  # of one that gains less than the error of the sums over nodes: shorter
 # A bound so many nats per row below Laplace's evidence is no start: sites with so much more precision are tried too.
 FAR, NARROWER = 1.0, (0.1, 1.0, 10.0)
 MEMORY = 12  # steps that the extrapolation looks at: each is a column of a least-squares problem and two copies of q
+KEPT = 2  # of them, or half, after one led downhill: with one alone, where refusals are many, none is ever tried again
 
 
 def find(rule: Rule, process: Process, start: Any = None) -> Approximation:
@@ -308,8 +309,7 @@ class _Bound:
         if len(self.history) > 1:
             step = line_search(self._trials([(1.0, _unflat(anderson(self.history), state.natural))]), floor, 0.0)
             if step is None:
-                # the older half says more of where the search was; one pair alone would end in the same step again
-                self.history = self.history[-max(2, len(self.history) // 2) :]
+                self.history = self.history[-max(KEPT, len(self.history) // 2) :]
         if step is None and better is not None:
             step = line_search(self._trials([(1.0, better)]), floor, 0.0)
         if step is None:

@@ -102,7 +102,7 @@ def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expecte
                 found = _Summed(log_p, u_s, x, weights, R[part])
             error[part], tolerance[part] = found.error, TOLERANCES[accuracy] * (1.0 + RTOL * np.abs(found.value))
             largest = found.error.max(axis=1)
-            better = ~(largest >= best[part])
+            better = ~(largest >= best[part]) if D > PRODUCT_MOST else np.isfinite(largest) | ~np.isfinite(best[part])
             kept = part[better]
             best[kept], levels[kept] = largest[better], trial[kept]
             value[kept], u[kept], moment[kept] = found.value[better], found.u[better], found.moment[better]
