@@ -207,19 +207,14 @@ class DenseProcess(RowsProcess):
         Two solves are enough for most; where U is singular and large (many trials of a multinomial), a solve has four
         digits, and the likelihood asks for ten.
         """
-        z, mean, left, size = np.zeros_like(lam), np.zeros_like(lam), lam, np.inf
+        z, least, last = solution.solve(lam), np.finfo(float).eps * np.abs(lam).max(initial=0.0), np.inf
         for _ in range(REFINEMENTS):
-            ahead = z + solution.solve(left)
-            image = self.K.dot(ahead)
-            residual = lam - ahead - U.dot(image)
-            new = np.abs(residual).max(initial=0.0)
-            if not (new < size or size == np.inf):
+            left = lam - z - U.dot(self.K.dot(z))
+            size = np.abs(left).max(initial=0.0)
+            if not least < size < REFINED * last:
                 break
-            faster = new < REFINED * size
-            z, mean, left, size = ahead, image, residual, new
-            if not faster or new <= np.finfo(float).eps * np.abs(lam).max(initial=0.0):
-                break
-        return z, mean
+            z, last = z + solution.solve(left), size
+        return z, self.K.dot(z)
 
     def coupled_target(self, rule: Rule, look: DenseLook, q: DenseGaussian) -> Natural | None:
         """Sites whose covariance is the natural gradient's and whose mean is a Newton step's.
