@@ -108,8 +108,7 @@ class Variational(Rule):
 
     def at(self, problem: Problem, f: Array, V: Marginals | None = None, fisher: bool = False) -> Sites:
         found = expect(problem, f, self._root(V), self.accuracy)
-        value = float(np.sum(found.value))
-        return Sites(found.u, found.U, None, value, found.blocks, found.levels, found.error)
+        return Sites(found.u, found.U, None, float(np.sum(found.value)), found.blocks, found.levels, found.error)
 
     def slopes(self, problem: Problem, f: Array, V: Marginals | None, sites: Sites) -> Slopes:
         return _VariationalSlopes(problem, f, self._root(V), sites.levels)
