@@ -92,8 +92,7 @@ def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expecte
     n, D = problem.shape
     value, u, moment = np.full(n, -np.inf), np.zeros((n, D)), np.zeros(R.shape)
     levels, trial = first_levels(R), first_levels(R)
-    best, tolerance = np.full(n, np.inf), np.zeros(n)
-    error = np.zeros((n, D))
+    best, tolerance, error = np.full(n, np.inf), np.zeros(n), np.zeros((n, D))
     rows, most = np.arange(n), MOST_NODES[accuracy] // max(1, D - 1)
     while rows.size:
         for part, x, weights in groups(trial, D, rows, width=2):
