@@ -545,6 +545,11 @@ def test_auto_takes_laplace_where_variational_needs_too_much(monkeypatch):
 
     field = DenseField(np.zeros((1000, 1)), np.zeros(1000), np.zeros((1000, 1)))
     assert isinstance(choice.choose(families.Poisson(), field), Variational)
+    parts = np.full((101, 4), 0.25)  # blocks of four latents are of order 404, and factorised sites are no gain
+    for family, kind in ((families.Dirichlet(), Laplace), (families.Multinomial(), Variational)):
+        family = family.resolve(parts if kind is Laplace else 4 * parts)
+        assert isinstance(choice.choose(family, DenseField(np.zeros((101, 1)), parts, np.zeros((101, 4)))), kind)
+        assert isinstance(choice.choose(family, DenseField(np.zeros((9, 1)), parts, np.zeros((9, 4)))), Variational)
     monkeypatch.setattr(choice, "available_memory", lambda: 8 * 5 * 1000**2 - 1)  # 2 D + 3 matrices
     assert isinstance(choice.choose(families.Poisson(), field), Laplace)
     monkeypatch.undo()
