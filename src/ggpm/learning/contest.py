@@ -26,6 +26,7 @@ from ggpm.data.columns import Columns
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks
 from ggpm.families.weighted import Weighted
+from ggpm.families.wrapped import unwrapped
 from ggpm.kernels.candidates import Ingredients, Recipe
 from ggpm.learning.arena import Arena, Entry
 from ggpm.learning.choice import gaussian
@@ -295,12 +296,13 @@ def contest(
     order = np.random.default_rng(seed).permutation(n)[: _most_rows(arena.pool)]
     first = np.sort(order[:FIRST_ROWS])
     last = np.sort(order[: int(np.clip(n // 3, *LAST_ROWS))])
-    plainest = ring.tried([(PLAINEST, first, None, s) for s in arena.starts(PLAINEST, SHORTER)], max_iter=SHORT_CLIMB)
+    plain = [(PLAINEST, first, None, s) for s in arena.starts(PLAINEST, SHORTER)]
+    plainest = ring.tried([*plain, (replace(PLAINEST, common=True), first, None, None)], max_iter=SHORT_CLIMB)
     if not plainest:
         return None
-    if n < LEAST_ROWS:
+    if total(arena.pool) < LEAST_ROWS:
         return ring.outcome(plainest, plainest[:1])
-    rougher = [(Recipe(nu), first, plainest[0], None) for nu in SMOOTHNESSES]
+    rougher = [(replace(plainest[0].recipe, nu=nu), first, plainest[0], None) for nu in SMOOTHNESSES]
     rung = [plainest[0], *ring.tried(rougher, max_iter=SHORT_CLIMB)]
     survivors = sorted(rung, key=lambda e: -score(e))[:SURVIVORS]
     kept = list(survivors)
@@ -349,7 +351,7 @@ def choose_kernel(
     'RBF'
     """
     withheld = {
-        "noise": gaussian(pool.family),  # it has noise of its own
+        "noise": gaussian(unwrapped(pool.family)),  # it has noise of its own
         "own": pool.objective == "loo",
         **({} if priors in (None, "auto") else dict.fromkeys(PARTS, True)),
     }
@@ -369,20 +371,25 @@ def _blocks(pool: Evidence, columns: Columns) -> Rows | None:
 
     Rows that follow each other in a table often hang together (the hours of a day, the visits of a patient), and single
     ones are known from their neighbours: leaving out one at a time chooses kernels that interpolate. Where rows come in
-    no order, such blocks are as good as any. None for few rows, and where the table is sorted by y: then blocks are
-    whole classes, which nothing can predict.
+    no order, such blocks are as good as any. For few rows, and where the table is sorted by y, so that blocks would be
+    whole classes, which nothing can predict, only rows that stand there several times are left out together: they say
+    the same as one of so much weight. None where there are no such rows.
     """
     field: Any = pool.field
     n, kinds = field.n_rows, columns.kinds
-    if n < BLOCKS_FROM:
-        return None
+    if total(pool) < BLOCKS_FROM or ("time" not in kinds and _sorted(pool.family, field.y)):
+        alike = np.unique(np.column_stack([field.X, field.y, field.offset]), axis=0, return_inverse=True)[1].ravel()
+        return None if alike.max() == n - 1 else alike
+    place = np.arange(n)
     if "time" in kinds:
         place = np.argsort(np.argsort(field.X[:, kinds.index("time")], kind="stable"))
-    elif _sorted(pool.family, field.y):
-        return None
-    else:
-        place = np.arange(n)
     return place * BLOCKS // n
+
+
+def total(pool: Evidence) -> float:
+    """How many rows there are, each as often as it counts."""
+    field: Any = pool.field
+    return float(pool.family.split(field.y)[1].sum()) if isinstance(pool.family, Weighted) else float(field.n_rows)
 
 
 def _sorted(family: Family, encoded: Array) -> bool:

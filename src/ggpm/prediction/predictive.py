@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.checks import check_level, check_whole
+from ggpm.data.text import see
 from ggpm.families.base import Family
 from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, Sums, average, cholesky_root, expectation, latent_root
 from ggpm.prediction.kinds import Ordered, kind_of
@@ -121,7 +122,8 @@ class Predictive:
         names = None if self.classes is None else [str(label) for label in self.classes]
         table = summarise(shown, 0.9, names, self.classes).to_html(float_format="{:.4g}".format)
         more = f"<p>and {len(self) - SHOWN_ROWS} more rows</p>" if len(self) > SHOWN_ROWS else ""
-        return f"<p>{escape(repr(self))}, with 90 % regions</p>{table}{more}"
+        asked = see("reference/ggpm.Predictive", "all that it answers")
+        return f"<p>{escape(repr(self))}, with 90 % regions; {asked}</p>{table}{more}"
 
     # ---- moments ---------------------------------------------------------------------------------------------
     def mean(self) -> Array:
