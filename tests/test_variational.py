@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logsumexp
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process.kernels import RBF
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from cases import FAMILIES, dense_evidence, kernels, simulate
 from ggpm import GGPClassifier, GGPRegressor, Variational, families, load, save
@@ -564,3 +564,35 @@ def test_rows_of_a_bound_are_within_1e5_nats_of_the_fine_rule(name):
     R = root(a.q.marginals, a.rule.factorised)
     standard, fine = (expect(a.process.problem, a.q.mean, R, accuracy).value for accuracy in ("standard", "fine"))
     np.testing.assert_allclose(standard, fine, rtol=1e-8, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "family, y",
+    [
+        ("negative_binomial", np.zeros(5)),  # the dispersion goes to its bound, and means beyond floats count
+        ("von_mises", np.ones(5)),  # latents of standard deviation 150, whose averages have errors of 1e-5
+        ("multinomial", np.random.default_rng(0).multinomial(10**7, [0.2, 0.3, 0.5], size=20)),  # precisions of 4e6
+    ],
+)
+def test_default_fits_of_extreme_outputs_converge(family, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # hyperparameters at their bounds
+        model = GGPRegressor(family).fit(np.linspace(0, 1, len(y))[:, None], y)
+    assert model.inference_ == "variational" and model.converged_
+    assert np.all(np.isfinite(model.predict(np.array([[0.5]]))))
+
+
+def test_solves_with_singular_precisions_are_refined_to_the_end():
+    """The posterior mean from its natural parameters: z + U K z = lambda, for counts of ten million."""
+    y = np.random.default_rng(0).multinomial(10**7, [0.2, 0.3, 0.5], size=20).astype(float)
+    family = families.Multinomial().resolve(y)
+    kernel = ConstantKernel(0.1) * RBF(100.0) + ConstantKernel(0.3)
+    X = np.linspace(0, 1, 20)[:, None]
+    process = DenseField(X, y, np.zeros((20, 3))).process(family, [kernel])
+    eta = np.log(y / y.sum(axis=1, keepdims=True))
+    U = family.U(eta, y).dense()
+    lam = np.einsum("njk,nk->nj", U, eta)
+    q = process.from_natural((lam, U))
+    left = lam - q.z - np.einsum("njk,nk->nj", U, q.mean)
+    rounding = np.finfo(float).eps * np.abs(U).max() * np.max(kernel(X) @ np.abs(q.z))  # of U K z
+    assert np.abs(left).max() < 10 * rounding < 1e-3  # with one step of refinement it is 1e2 to 1e3

@@ -95,9 +95,6 @@ class Integrand:
     y: Array
     constant: Array
 
-    def __len__(self) -> int:
-        return len(self.mean)
-
     def of(self, rows: Rows | slice) -> Integrand:
         """The same for some of the rows."""
         return replace(self, mean=self.mean[rows], R=self.R[rows], y=self.y[rows], constant=self.constant[rows])

@@ -69,6 +69,8 @@ class Expected:
     """E[U] with the coupling of the latent dimensions, (n, D, D), where it is known in closed form."""
     levels: Levels | None = None
     """Rules of the rows' nodes; None with a closed form."""
+    error: float = 0.0
+    """What the values of all rows are off by together: their own estimates, where they have nodes."""
 
 
 def root(V: Marginals, factorised: bool) -> Array:
@@ -83,15 +85,14 @@ def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
         return _by_nodes(problem, mean, R, accuracy) if closed is None else closed
     found, A = _by_nodes(*_contrasted(problem, mean, R), accuracy), contrasts(mean.shape[1])
     U = Blocks(A.T @ found.U.dense() @ A)
-    return Expected(found.value, found.u @ A, U if R.ndim == 3 else U.diagonal(), U.values, found.levels)
+    return Expected(found.value, found.u @ A, U if R.ndim == 3 else U.diagonal(), U.values, found.levels, found.error)
 
 
 def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
     n, D = problem.shape
     value, u, moment = np.full(n, -np.inf), np.zeros((n, D)), np.zeros(R.shape)
     levels, trial = first_levels(R), first_levels(R)
-    best, tolerance = np.full(n, np.inf), np.zeros(n)
-    error = np.zeros((n, D))
+    best, tolerance, error = np.full(n, np.inf), np.zeros(n), np.zeros((n, D))
     rows, most = np.arange(n), MOST_NODES[accuracy] // max(1, D - 1)
     while rows.size:
         for part, x, weights in groups(trial, D, rows, width=2):
@@ -109,7 +110,9 @@ def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expecte
     with np.errstate(invalid="ignore"):  # rows whose expectation is not finite
         U = Diagonal(-moment / R) if R.ndim == 2 else Blocks(-2.0 * cholesky_pullback(R, moment))
     slopes = np.isfinite(u).all(axis=1) & np.isfinite(moment.reshape(n, -1)).all(axis=1)
-    return Expected(np.where(slopes, _finite(value), -np.inf), u, U, levels=levels)  # no slope leads away from there
+    off = float(np.sum(best, where=np.isfinite(best)))
+    # no slope leads away from values that are not finite
+    return Expected(np.where(slopes, _finite(value), -np.inf), u, U, levels=levels, error=off)
 
 
 class _Summed:
