@@ -431,7 +431,7 @@ def previous(task: Task) -> Forecast:
     """
     from ggpm import GGPRegressor
     from ggpm.kernels import median_distance
-    from ggpm.priors import LogNormal
+    from ggpm.learning.priors import LogNormal
 
     both = pd.get_dummies(pd.concat([task.X, task.X_new]), dtype=float).to_numpy(float)
     X, X_new = both[: len(task.X)], both[len(task.X) :]
