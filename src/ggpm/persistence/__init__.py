@@ -32,7 +32,7 @@ from ggpm.data.door import Target
 from ggpm.data.files import replacing
 from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor
 from ggpm.families.base import Family
-from ggpm.families.censored import Censored
+from ggpm.families.censored import Censored, why_not
 from ggpm.families.curvature import Blocks, Diagonal, Kronecker, RankOne
 from ggpm.families.partial import KNOWN, Partial
 from ggpm.families.weighted import Weighted
@@ -327,7 +327,7 @@ def _likelihood(family: Family, document: dict[str, Any]) -> Family:
         require(type(family) in KNOWN, "parts of this family's y cannot be missing")
         family = Partial(family)
     if document.get("censored") is True:
-        require(hasattr(family, "log_tails"), "this family's y cannot be censored")
+        require(not why_not(family), "this family's y cannot be censored")
         family = Censored(family)
     if shape is None:
         return family
