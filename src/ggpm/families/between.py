@@ -48,9 +48,10 @@ def coordinate(family: Family, eta: Array) -> Coordinate:
     if support.integer:
         return Coordinate(lambda y: y, lambda t: t, np.zeros_like)
     if np.isfinite(support.high):
-        return Coordinate(logit, expit, lambda t: log_expit(t) + log_expit(-t))
+        inside = np.finfo(float).tiny, 1.0 - np.finfo(float).epsneg  # densities have no value at 0 and 1
+        return Coordinate(logit, lambda t: np.clip(expit(t), *inside), lambda t: log_expit(t) + log_expit(-t))
     if np.isfinite(support.low):
-        return Coordinate(np.log, np.exp, lambda t: t)
+        return Coordinate(np.log, lambda t: np.clip(np.exp(t), np.finfo(float).tiny, BEYOND), lambda t: t)
     centre = family.moment(eta).reshape(-1)
     scale = family.parameter("scale", eta) if "scale" in family.parameters else np.sqrt(family.spread(eta))
     scale = np.reshape(scale, -1)
