@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-.PHONY: docs test-docs demo test test-all lint format bench bench-previous bench-variational bench-special bench-neighbours bench-predictions bench-promises forecasts test-dist test-oldest fuzz clean
+.PHONY: docs test-docs demo test test-all lint format bench bench-previous bench-variational bench-special bench-neighbours bench-predictions bench-promises bench-columns forecasts test-dist test-oldest fuzz clean
 
 $(VENV)/made:
 	$(PYTHON) -m venv $(VENV)
@@ -125,6 +125,10 @@ bench-special: $(VENV)/ready
 bench-predictions: $(VENV)/ready
 	$(BIN)/python benchmarks/predictions.py
 	$(BIN)/python benchmarks/predictions.py --large
+
+# a kernel on all columns against the kernel itself
+bench-columns: $(VENV)/ready
+	$(BIN)/python benchmarks/columns.py
 
 # coverage of 90 % regions, two hundred data sets per family, hyperparameters averaged over
 bench-promises: $(VENV)/ready

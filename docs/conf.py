@@ -21,7 +21,8 @@ extensions = [
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "**/*.ipynb", "gallery/*.py", "gallery/**/*.json", "gallery/sg_execution_times.rst"]
 nitpicky = False
-suppress_warnings = ["config.cache"]
+# words of the types of parameters, such as (low, high), are also attributes of several classes
+suppress_warnings = ["config.cache", "ref.python"]
 templates_path = ["_templates"]
 
 # ---- pages ---------------------------------------------------------------------------------------------------------
@@ -34,6 +35,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "ggpm"
 html_static_path = ["_static"]
 html_css_files = ["ggpm.css"]
+html_js_files = ["ggpm.js"]
 html_favicon = "_static/favicon.svg"
 html_context = {"default_mode": "auto"}
 html_theme_options = {
@@ -81,6 +83,7 @@ sphinx_gallery_conf = {
 }
 
 runpy.run_path(str(HERE / "pictures.py"))["draw_all"](HERE / "_static" / "outputs")
+runpy.run_path(str(HERE / "plot_gallery.py"))["draw_all"](HERE / "_static" / "plots")
 
 
 # ---- docstrings are plain text, read in terminals first -------------------------------------------------------------

@@ -4,7 +4,10 @@ Needs the system's Chromium; without one this fails and says so, it does not ski
 """
 
 import functools
+import html.parser
 import http.server
+import os
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -17,7 +20,11 @@ from playwright.sync_api import sync_playwright
 import ggpm
 
 SITE = Path(__file__).parent / "_build" / "html"
-PAGES = ["index", "start", "outputs/angles", "outputs/compositions", "guides", "gallery/index", "api", "messages"]
+PAGES = [
+    "index", "start", "outputs/angles", "outputs/compositions", "guides", "examples", "gallery/index", "plots", "api",
+    "inside", "messages", "comparison", "cookbook", "scaling", "report", "reference/ggpm.GGPRegressor",
+    "gallery/wind_direction",
+]  # fmt: skip
 WIDTHS = (375, 1400)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
@@ -110,8 +117,81 @@ def test_report(browser, report, width, dark):
     page.close()
 
 
-def test_three_clicks(browser, address):
-    """From the landing page: zeros in compositions, a 90 % arc, two kernels, many rows, "did not converge"."""
+class Links(html.parser.HTMLParser):
+    """Where the links of a page lead, but for those of its head and foot, and the places that it has."""
+
+    def __init__(self):
+        super().__init__()
+        self.targets, self.places, self.words, self.depth = [], set(), [], 0
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.places.add(attributes.get("id"))
+        self.depth += tag == "article"
+        if tag == "a" and self.depth and attributes.get("href"):
+            self.targets.append(attributes["href"])
+
+    def handle_endtag(self, tag):
+        self.depth -= tag == "article"
+
+    def handle_data(self, data):
+        if self.depth:
+            self.words.append(data)
+
+
+@functools.cache
+def read(name):
+    links = Links()
+    links.feed((SITE / name).read_text("utf-8"))
+    return links
+
+
+def clicks_to(goal, start="index.html", most=3):
+    """Fewest clicks on links within the text of pages, from page to page and from place to place; None if too many."""
+    seen, now = {start}, [start]
+    for clicks in range(most + 1):
+        if goal in now:
+            return clicks
+        following = []
+        for address in now:
+            page = address.partition("#")[0]
+            for target in read(page).targets:
+                if target.startswith(("http:", "https:", "mailto:")):
+                    continue
+                path, _, place = target.partition("#")
+                found = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+                for reached in {found, f"{found}#{place}" if place else found}:
+                    if found.endswith(".html") and reached not in seen and (SITE / found).exists():
+                        seen.add(reached)
+                        following.append(reached)
+        now = following
+    return None
+
+
+# what a newcomer asks, where the answer stands, and the words that it has
+ASKED = {
+    "how to model compositions with zeros": ("outputs/compositions.html#zeros", "zeros="),
+    "how to get a 90 % arc": ("outputs/angles.html#reading-predictions", "interval(0.9)"),
+    "how to compare two kernels": ("cookbook.html#choosing-kernels", "compare"),
+    "how to compare two models": ("comparison.html", "compare"),
+    "how to fit 300,000 rows": ("scaling.html", "300,000"),
+    'what "did not converge" means': ("messages.html#did-not-converge", "converge"),
+}
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_three_clicks(question):
+    """From the landing page by links in the text alone: no menu, no search."""
+    goal, words = ASKED[question]
+    page, _, place = goal.partition("#")
+    assert not place or place in read(page).places, f"{page} has no place {place}"
+    assert words in " ".join("".join(read(page).words).split())
+    clicks = clicks_to(goal)
+    assert clicks is not None and 1 <= clicks <= 3
+
+
+def test_the_landing_page_leads_there_in_a_browser(browser, address):
+    """The same five, each with one click on the words that the landing page has for it."""
     watched = Watched(browser, 1400, address)
     for link, words in (
         ("Compositions: zeros", "zeros="),
@@ -125,6 +205,28 @@ def test_three_clicks(browser, address):
         page.wait_for_load_state("networkidle")
         assert words in page.inner_text("article"), link
     assert not watched.errors and not watched.left
+
+
+def test_pages_of_the_reference_show_examples_that_use_them():
+    """Families and plots that examples use have their thumbnails at the end of their pages."""
+    for name in ("GGPRegressor", "families.Dirichlet", "plotting.plot_ternary", "kernels.On", "compare"):
+        assert any("gallery/" in target for target in read(f"reference/ggpm.{name}.html").targets), name
+
+
+def test_every_page_can_be_reached():
+    """From the landing page by the menus and the text, however many clicks; the search page is behind its field."""
+    seen, now = set(), ["index.html"]
+    while now:
+        page = now.pop()
+        seen.add(page)
+        for target in re.findall(r'href="([^"#:]+\.html)', (SITE / page).read_text("utf-8")):
+            found = os.path.normpath(os.path.join(os.path.dirname(page), target))
+            if found not in seen and (SITE / found).exists():
+                now.append(found)
+                seen.add(found)
+    every = {path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")}
+    hidden = {page for page in every - seen if not page.startswith(("_", "search", "genindex", "py-modindex"))}
+    assert not {page for page in hidden if "sg_execution_times" not in page}
 
 
 def test_search(browser, address):

@@ -19,6 +19,7 @@ from ggpm import load  # noqa: E402
 from ggpm.cli import main  # noqa: E402
 from ggpm.data.tables import TableError, features_of, read_table, split_columns, target_of  # noqa: E402
 from ggpm.kernels import Category, Scaled, kernel_from_text  # noqa: E402
+from ggpm.learning.arena import Arena  # noqa: E402
 from ggpm.learning.journal import Journal  # noqa: E402
 
 
@@ -79,6 +80,12 @@ def ratings(folder):
 JOBS = {"wind": wind, "soil": soil, "ratings": ratings}
 
 
+def chosen(folder):
+    """The last job with a kernel of its own choice: a contest, then a search."""
+    job = ratings(folder)
+    return job[: job.index("--standardise")]
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_three_jobs_from_raw_tables(tmp_path):
     found = {name: json.loads(run(*job(tmp_path), "--out", tmp_path / f"{name}.ggpm", "--json").stdout)
@@ -112,20 +119,20 @@ class Killed(BaseException):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["wind", pytest.param("soil", marks=pytest.mark.slow), "ratings"])
-def test_jobs_that_are_killed_end_with_the_same_result(name, tmp_path, monkeypatch):
-    """A process that goes away after any evaluation, in the middle of a line, leaves what the next one needs."""
-    job, rng = JOBS[name](tmp_path), np.random.default_rng(3)
+@pytest.mark.parametrize("job", [wind, pytest.param(soil, marks=pytest.mark.slow), ratings, chosen])
+def test_jobs_that_are_killed_end_with_the_same_result(job, tmp_path, monkeypatch):
+    """A process that goes away after any step, in the middle of a line, leaves what the next one needs."""
+    job, rng = job(tmp_path), np.random.default_rng(3)
     whole = json.loads(run(*job, "--out", tmp_path / "whole.ggpm", "--json").stdout)
     note, counts = Journal.note, [0]
 
-    def dying(self, *evaluation):
+    def dying(self, asked, **told):
         counts[0] -= 1
-        note(self, *evaluation)
+        note(self, asked, **told)
         if counts[0] == 0:
             self.close()
             with open(self.path, "a") as file:
-                file.write('{"theta": [0.1, 0.')
+                file.write("01234567 [[0.1, 0.")
             raise Killed
 
     monkeypatch.setattr(Journal, "note", dying)
@@ -159,8 +166,8 @@ def test_stopping_leaves_the_best_so_far(tmp_path, monkeypatch):
     """Ctrl-C after the fourth evaluation: a model on disk, its own exit code, and the way to go on."""
     job, note, counts = ratings(tmp_path), Journal.note, [0]
 
-    def stopping(self, *evaluation):
-        note(self, *evaluation)
+    def stopping(self, asked, **told):
+        note(self, asked, **told)
         counts[0] += 1
         if counts[0] == 4:
             signal.raise_signal(signal.SIGINT)
@@ -172,14 +179,41 @@ def test_stopping_leaves_the_best_so_far(tmp_path, monkeypatch):
     assert told["converged"] is False and "The same command again goes on" in said(result)
     assert load(tmp_path / "m.ggpm").log_marginal_likelihood_value_ == told["log_evidence"]
     again = run(*job, "--out", tmp_path / "m.ggpm", "--json")
-    assert "after 4 evaluations" in said(again) and not (tmp_path / "m.ggpm.part").exists()
+    assert "after 4 steps" in said(again) and not (tmp_path / "m.ggpm.part").exists()
     whole = json.loads(run(*job, "--out", tmp_path / "w.ggpm", "--json").stdout)
     done = json.loads(again.stdout)
     assert done["converged"] and done["log_evidence"] > told["log_evidence"]
     assert done["log_evidence"] == pytest.approx(whole["log_evidence"], abs=1e-6)
     # another question does not go on from the answer to this one
-    Journal(tmp_path / "m.ggpm.part", "other").note(np.zeros(3), 1.0, np.zeros(3))
+    Journal(tmp_path / "m.ggpm.part", "other").note(np.zeros(3), value=1.0, gradient=np.zeros(3))
     assert "going on" not in said(run(*job, "--out", tmp_path / "m.ggpm"))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("signalled", [False, True])
+def test_candidates_of_a_contest_are_tried_once(signalled, tmp_path, monkeypatch):
+    """Killed or stopped in a contest between kernels: finished candidates stay, and the end is the same to the bit."""
+    job, note, tried, names = chosen(tmp_path), Journal.note, Arena.tried, []
+    monkeypatch.setattr(Arena, "tried", lambda self, *a, **k: names.append(str(a[0])) or tried(self, *a, **k))
+    run(*job, "--out", tmp_path / "whole.ggpm")
+    whole, names[:] = list(names), []
+
+    def ending(self, asked, **told):
+        note(self, asked, **told)
+        if len(names) == 4:
+            if not signalled:
+                raise Killed
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "note", ending)
+        result = _invoke([*job, "--out", tmp_path / "cut.ggpm"])
+    assert (result.exit_code == 130 and (tmp_path / "cut.ggpm").exists()) if signalled else result is None
+    run(*job, "--out", tmp_path / "cut.ggpm")
+    assert names == whole and len(names) > 5
+    models = [load(tmp_path / f"{file}.ggpm") for file in ("whole", "cut")]
+    np.testing.assert_array_equal(models[1].theta_, models[0].theta_)
+    assert [t.name for t in models[1].search_] == [t.name for t in models[0].search_]
 
 
 @pytest.mark.slow

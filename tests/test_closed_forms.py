@@ -145,7 +145,8 @@ def predictive_moments(family, y):
     if variance is None:
         return
     centred = moment - want
-    between = centred[..., :, None] * centred[..., None, :]
+    # entries of matrices have variances, vectors covariances
+    between = centred**2 if family.support.row_ndim == 2 else centred[..., :, None] * centred[..., None, :]
     np.testing.assert_allclose(variance, np.tensordot(weights, spread + between, axes=1), rtol=1e-7, atol=1e-12)
 
 
@@ -302,7 +303,7 @@ def test_what_the_built_in_families_have():
         "von_mises_direction_concentration", *TWO_PARAMETERS,
     }  # fmt: skip
     assert have["predictive_moments"] == {
-        "categorical", "logistic_normal", "ordinal", "von_mises", "von_mises_fisher",
+        "categorical", "logistic_normal", "ordinal", "von_mises", "von_mises_fisher", "wishart",
     }  # fmt: skip
     assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
     assert have["natural"] == have["part_log_prob"] | {

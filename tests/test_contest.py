@@ -96,6 +96,32 @@ def test_blocks_are_consecutive_rows_unless_the_table_is_sorted_by_y():
     assert blocks(rng.integers(0, 3, 60), "categorical") is not None
 
 
+def test_rows_of_some_weight_compete_like_rows_that_stand_there_so_often():
+    rng = np.random.default_rng(1)
+    X, weight = rng.uniform(size=(14, 2)), rng.integers(1, 4, 14)
+    y = rng.poisson(np.exp(2.0 * np.sin(4.0 * X[:, 0]))).astype(float)
+    order = rng.permutation(weight.sum())
+    weighted = GGPRegressor("poisson").fit(X, y, weight)
+    repeated = GGPRegressor("poisson").fit(X.repeat(weight, axis=0)[order], y.repeat(weight)[order])
+    assert weighted.search_.winner == repeated.search_.winner
+    # but for noise of the latent, which repeated rows have each of their own
+    scores = [[t.score for t in m.search_ if "noise" not in t.name] for m in (weighted, repeated)]
+    np.testing.assert_allclose(*scores, atol=1e-3)  # climbs end at 1e-4 of the objective
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-3)
+
+
+def test_readings_of_one_scale_may_have_one_unit():
+    rng = np.random.default_rng(0)
+    X = np.round(16 * rng.uniform(size=(80, 6)))
+    X[:, 3:] = np.where(rng.uniform(size=(80, 3)) < 0.9, 0.0, X[:, 3:])  # mostly blank, and of little weight
+    X[0], X[1] = 0.0, 16.0
+    y = np.sin(X[:, :3].sum(axis=1) / 8) + 0.1 * rng.normal(size=80)
+    tried = {t.name for t in GGPRegressor().fit(X, y).search_}
+    assert "RBF, one unit" in tried
+    X[:, 0] *= 10.0
+    assert not any("one unit" in t.name for t in GGPRegressor().fit(X, y).search_)
+
+
 def test_times_and_categories_are_parts_of_every_candidate():
     rng = np.random.default_rng(0)
     n = 96

@@ -67,22 +67,22 @@ def log_likelihood(name, family):
     return f
 
 
-def nuts(name, X, y, family, samples=4000):
-    """Posterior mean and sd of the latent at the training rows, from a run whose diagnostics are in order."""
+def draws_of_nuts(name, X, y, family, kernel=KERNEL, samples=4000):
+    """Draws of the latent at the training rows, (draws, n, D), from a run whose diagnostics are in order."""
     import jax
 
     with _float64(jax):  # for this run alone
-        eta, divergences = _draws(name, X, y, family, samples)
+        eta, divergences = _draws(name, X, y, family, kernel, samples)
     assert not jax.config.jax_enable_x64
     assert divergences == 0
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
     # 2000 independent draws know a mean to 0.02 sd, as the test below and docs/inference.md take it
     assert effective_sample_size(eta).min() > 2000 and split_gelman_rubin(eta).max() < 1.01
-    return eta.mean(axis=(0, 1)), eta.std(axis=(0, 1))
+    return eta[0]
 
 
-def _draws(name, X, y, family, samples):
+def _draws(name, X, y, family, kernel, samples):
     """Draws of the latent (chains, draws, n, D), and the number of divergences."""
     import jax
     import jax.numpy as jnp
@@ -90,7 +90,7 @@ def _draws(name, X, y, family, samples):
     from numpyro import distributions as dist
     from numpyro.infer import MCMC, NUTS
 
-    L = jnp.asarray(np.linalg.cholesky(KERNEL(X) + 1e-10 * np.eye(len(X))))
+    L = jnp.asarray(np.linalg.cholesky(kernel(X) + 1e-10 * np.eye(len(X))))
     f, D = log_likelihood(name, family), family.latent_dim
 
     def model():
@@ -109,7 +109,8 @@ def _draws(name, X, y, family, samples):
 def errors(name, seed=0):
     """For every method: rms error of the latent mean in posterior sds, and the mean ratio of the sds."""
     X, y, family = simulate(name, n=N, seed=seed)
-    mean, sd = nuts(name, X, y, family)
+    eta = draws_of_nuts(name, X, y, family)
+    mean, sd = eta.mean(axis=0), eta.std(axis=0)
     out = {}
     for label, inference in METHODS.items():
         model = GGPRegressor(family, KERNEL, inference=inference, optimizer=None).fit(X, y)

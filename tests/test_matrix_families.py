@@ -246,3 +246,23 @@ def test_blocks_that_do_not_fit_are_refused_before_allocation(monkeypatch):
         GGPRegressor(family).fit(X, y)
     monkeypatch.setattr("ggpm.fields.dense.solution.available_memory", lambda: free + 1)
     GGPRegressor(family, optimizer=None).fit(X, y)
+
+
+def test_predictive_moments_of_three_variables_are_closed():
+    """Products of nodes, exact for what is left of exponentials, against quadrature of the moments themselves."""
+    rng = np.random.default_rng(3)
+    family = families.Wishart(phi=6.0).resolve(np.eye(3)[None])
+    A = 0.25 * rng.normal(size=(2, 6, 6))
+    mean, cov = 0.5 * rng.normal(size=(2, 6)), A @ A.swapaxes(1, 2)
+    x, weights = np.polynomial.hermite_e.hermegauss(9)
+    grid = np.stack([g.ravel() for g in np.meshgrid(*[x] * 6, indexing="ij")], axis=1)
+    w = np.prod(np.stack([g.ravel() for g in np.meshgrid(*[weights / weights.sum()] * 6, indexing="ij")]), axis=0)
+    grid, w = grid[w > 1e-12], w[w > 1e-12]
+    average, variance = family.predictive_moments(mean, cov)
+    for i in range(2):
+        eta = mean[i] + grid @ np.linalg.cholesky(cov[i]).T
+        M = family.moment(eta)
+        want = np.tensordot(w, M, axes=1)
+        np.testing.assert_allclose(average[i], want, rtol=1e-6)
+        total = np.tensordot(w, family.spread(eta) + (M - want) ** 2, axes=1)
+        np.testing.assert_allclose(variance[i], total, rtol=1e-4)  # tails of exp(2 eta) with nine nodes

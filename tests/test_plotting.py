@@ -3,10 +3,14 @@
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.gaussian_process.kernels import RBF
 
 from cases import FAMILIES, simulate
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, families, load, plotting, save
+from ggpm.kernels import Category, On
+from ggpm.plotting import style, ternary
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -31,6 +35,7 @@ def models():
         "hours": GGPRegressor(families.VonMises(units="hours"), optimizer=None).fit(x[:, None], 20 + 2 * x),
         "counts": GGPRegressor("poisson", optimizer=None).fit(x[:, None], rng.poisson(3 + x)),
         "parts": GGPRegressor("dirichlet", optimizer=None).fit(x[:, None], parts),
+        "votes": GGPRegressor("multinomial", optimizer=None).fit(x[:, None], rng.multinomial(9, [0.2, 0.3, 0.5], 30)),
         "classes": GGPClassifier(optimizer=None).fit(X2, y2.astype(int)),
         "grades": GGPOrdinalClassifier(optimizer=None).fit(x[:, None], grades),
     }
@@ -40,6 +45,7 @@ CALLS = {
     "angles": lambda m, ax: plotting.plot_angles(m["angles"], n=30, ax=ax),
     "hours": lambda m, ax: plotting.plot_angles(m["hours"], n=30, data=False, ax=ax),
     "bands": lambda m, ax: plotting.plot_bands(m["counts"], n=30, ax=ax),
+    "multinomial": lambda m, ax: plotting.plot_effects(m["votes"], n=8, axes=None if ax is None else [ax])[0],
     "bands of parts": lambda m, ax: plotting.plot_bands(m["parts"], n=20, ax=ax),
     "ternary": lambda m, ax: plotting.plot_ternary(m["parts"], n=20, regions=1, ax=ax),
     "ternary density": lambda m, ax: plotting.plot_ternary_density(m["parts"], [[2.0]], data=None, ax=ax),
@@ -80,7 +86,7 @@ def test_the_fan_wraps(models):
     lines = [line.get_ydata() for line in ax.lines]
     assert len(lines) == 2
     np.testing.assert_allclose(lines[0] - lines[1], 360)
-    assert ax.get_ylim() == (0, 360)
+    assert ax.get_ylim() == pytest.approx((-0.03 * 360, 1.03 * 360))
     visible = sum(np.sum((y >= 0) & (y < 360)) for y in lines)
     assert visible == 60  # each abscissa shows the mean once
 
@@ -131,7 +137,8 @@ def test_the_advice_of_a_wrong_picture_can_be_followed(name):
     for function in advice:
         arguments = {"plot_calibration": (X, y)}.get(function, ())
         keywords = {"plot_calibration": {}, "plot_evidence": {"n": 3}}.get(function, {"n": 12})
-        assert getattr(plotting, function)(model, *arguments, **keywords).has_data()
+        drawn = np.ravel(getattr(plotting, function)(model, *arguments, **keywords))
+        assert all(ax.has_data() for ax in drawn)
 
 
 def test_calibration_of_a_right_model_is_the_diagonal():
@@ -150,3 +157,207 @@ def test_loaded_models_can_be_drawn(models, tmp_path):
     save(models["angles"], tmp_path / "m.ggpm")
     ax = plotting.plot_angles(load(tmp_path / "m.ggpm"), n=30)
     assert len(ax.lines) == 3  # the mean in two turns, and the training rows, which are in the file
+
+
+# ---- what a reader needs: legends, whole points, and where other columns are held ----------------------------------
+@pytest.fixture(scope="module")
+def slices():
+    """Models of three columns, one of them labels, whose median, mean and most frequent label differ."""
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({
+        "depth": np.linspace(0, 4, 40), "slope": rng.exponential(size=40), "soil": rng.choice(["loam", "peat"], 40),
+    })  # fmt: skip
+    y = {
+        "counts": rng.poisson(4, 40), "degrees": rng.uniform(0, 360, 40), "parts": rng.dirichlet([2, 3, 4], 40),
+        "four": rng.dirichlet([2, 3, 4, 5], 40), "votes": rng.multinomial(9, [0.2, 0.3, 0.5], 40),
+    }  # fmt: skip
+    family = {
+        "counts": "poisson", "degrees": families.VonMises(units="degrees"), "parts": "dirichlet", "four": "dirichlet",
+        "votes": "multinomial",
+    }  # fmt: skip
+    kernel = On(RBF(), ["depth", "slope"]) + Category("soil")
+    out = {k: GGPRegressor(family[k], kernel, optimizer=None, inference="laplace").fit(X, y[k]) for k in y}
+    label = np.array(["oak", "beech", "pine"])[np.digitize(X["depth"] + 0.3 * rng.normal(size=40), [1.3, 2.6])]
+    return X, out | {"trees": GGPClassifier(kernel, optimizer=None, inference="laplace").fit(X, label)}
+
+
+SLICES = {
+    "bands": lambda m, **k: plotting.plot_bands(m["counts"], "depth", n=12, **k),
+    "angles": lambda m, **k: plotting.plot_angles(m["degrees"], "depth", n=12, **k),
+    "polar": lambda m, **k: plotting.plot_polar(m["degrees"], "depth", n=12, **k),
+    "ternary": lambda m, **k: plotting.plot_ternary(m["parts"], "depth", n=12, regions=0, **k),
+    "ordinal": lambda m, **k: plotting.plot_ordinal(m["trees"], "depth", n=12, **k),
+    "parts": lambda m, **k: plotting.plot_parts(m["votes"], "depth", n=12, **k)[0],
+    "effects": lambda m, **k: plotting.plot_effects(m["counts"], ["depth"], n=12, **k)[0],
+    "map": lambda m, **k: plotting.plot_map(m["counts"], ("depth", "slope"), n=6, **k),
+    "class map": lambda m, **k: plotting.plot_class_map(m["trees"], ("depth", "slope"), n=6, **k),
+}
+
+
+def title_of(ax):
+    above = ax.figure.get_suptitle()
+    return f"{above} {ax.get_title()}".replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_the_title_says_where_other_columns_are_held(name, slices):
+    X, models = slices
+    two = name.endswith("map")
+    said = title_of(SLICES[name](models))
+    assert f"other columns at their median or most frequent label: {'' if two else 'slope = '}" in said
+    assert two or f"slope = {X['slope'].median():.3g}" in said
+    assert f"soil = {X['soil'].mode()[0]}" in said
+    said = title_of(SLICES[name](models, at={"soil": "peat"} if two else {"soil": "peat", "slope": 2}))
+    assert "soil = peat" in said and "at " in said and "median" not in said
+    assert two or "slope = 2" in said
+    with pytest.raises(ValueError, match=r"soil.*has no label 'clay'; there are 'loam', 'peat'"):
+        SLICES[name](models, at={"soil": "clay"})
+    if name != "effects":  # where each panel varies another column
+        with pytest.raises(ValueError, match="depth, which is on an axis"):
+            SLICES[name](models, at={"depth": 1.0})
+    with pytest.raises(ValueError, match=r"feature must be one of.*Did you mean 'slope'"):
+        SLICES[name](models, at={"slop": 1.0})
+
+
+def test_a_slice_is_that_of_the_row_which_at_names(slices):
+    _, models = slices
+    ax = plotting.plot_bands(models["counts"], "depth", n=5, at={"slope": 2.5, "soil": "peat"}, data=False)
+    rows = pd.DataFrame({"depth": np.linspace(0, 4, 5), "slope": 2.5, "soil": "peat"})
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), models["counts"].predict(rows))
+
+
+def texts(ax):
+    return [t.get_text() for t in ax.get_legend().get_texts()]
+
+
+def test_legends_name_mean_band_and_points(slices):
+    _, models = slices
+    assert texts(SLICES["bands"](models)) == ["90% interval", "mean", "observed"]
+    assert texts(SLICES["angles"](models)) == ["90% arc", "50% arc", "mean direction", "observed"]
+    assert texts(SLICES["polar"](models)) == ["90% arc", "mean direction", "observed"]
+    assert texts(plotting.plot_bands(models["parts"], n=8)) == ["y0, mean", "y1, mean", "y2, mean"]
+    assert texts(plotting.plot_parts(models["votes"], n=8)[-1]) == ["90% interval of the share", "mean", "observed"]
+
+
+def whole(ax):
+    """Points that lie within the axes with room for their markers on all sides."""
+    ax.figure.canvas.draw()
+    for line in ax.lines:
+        if line.get_marker() in (".", "o") and len(line.get_xdata()) > 1:
+            corner = ax.transAxes.inverted().transform(ax.transData.transform(np.stack(line.get_data(), axis=1)))
+            assert len(corner) == 40
+            yield np.all(corner > 0.005) and np.all(corner < 0.995)
+
+
+@pytest.mark.parametrize("name", ["bands", "angles", "ordinal", "parts", "map", "class map"])
+def test_no_point_is_cut_by_the_edge_of_the_axes(name, slices):
+    _, models = slices
+    if name == "class map":  # a line for every class
+        ax = plotting.plot_class_map(models["trees"], ("depth", "slope"), n=6)
+        x, y = (np.concatenate([line.get_data()[k] for line in ax.lines]) for k in (0, 1))
+        assert len(x) == 40 and x.min() > ax.get_xlim()[0] and x.max() < ax.get_xlim()[1]
+        assert y.min() > ax.get_ylim()[0] and y.max() < ax.get_ylim()[1]
+        return
+    found = list(whole(SLICES[name](models)))
+    assert found and all(found)
+
+
+def test_given_points_widen_the_axes_and_limits_leave_points_out(slices):
+    X, models = slices
+    moved, y = X.assign(depth=X["depth"] + 3), np.full(40, 5)
+    ax = plotting.plot_bands(models["counts"], "depth", n=12, data=(moved, y))
+    assert ax.get_xlim()[0] < 0 and ax.get_xlim()[1] > 7
+    ax = plotting.plot_bands(models["counts"], "depth", n=12, limits=(1, 2))
+    (points,) = [line for line in ax.lines if line.get_marker() == "."]
+    assert len(points.get_xdata()) == np.sum((X["depth"] >= 1) & (X["depth"] <= 2))
+
+
+def test_every_part_has_its_panel(slices):
+    _, models = slices
+    axes = plotting.plot_parts(models["four"], n=8)
+    assert [ax.get_title() for ax in axes] == ["y0", "y1", "y2", "y3"]
+    shown = np.stack([ax.lines[0].get_ydata() for ax in axes], axis=1)
+    np.testing.assert_allclose(shown.sum(axis=1), 1.0)  # means of parts of a whole
+    axes = plotting.plot_parts(models["votes"], n=8)
+    observed = np.stack([ax.lines[1].get_ydata() for ax in axes], axis=1)
+    np.testing.assert_allclose(observed.sum(axis=1), 1.0)  # counts are drawn as shares
+    five = GGPRegressor("dirichlet", optimizer=None).fit(np.arange(6.0)[:, None], np.full((6, 5), 0.2))
+    axes = plotting.plot_parts(five, n=4)
+    assert len({round(ax.get_position().y0, 3) for ax in axes}) == 2 and axes[-1].get_xlabel() == "x"
+    names = GGPRegressor("binomial", optimizer=None).fit(np.arange(6.0)[:, None], [[3, 1]] * 6)
+    assert [ax.get_title() for ax in plotting.plot_parts(names, n=4)] == ["successes"]
+
+
+def test_three_parts_are_a_triangle_whatever_the_number_of_latents():
+    """Logistic normal compositions have one latent less than parts."""
+    rng, X = np.random.default_rng(0), np.arange(12.0)[:, None]
+    three, four = (GGPRegressor("logistic_normal", optimizer=None).fit(X, rng.dirichlet([3.0] * d, 12)) for d in (3, 4))
+    assert [plotting.kind_of_picture(model) for model in (three, four)] == ["ternary", "parts"]
+    assert plotting.plot_ternary(three, n=6, regions=1).has_data()
+    assert len(plotting.plot_parts(four, n=4)) == 4
+
+
+def test_names_of_classes_stand_where_they_are_most_probable(slices):
+    X, models = slices
+    ax = plotting.plot_class_map(models["trees"], ("depth", "slope"), n=24)
+    names = {t.get_text(): t.get_position() for t in ax.texts}
+    assert set(names) == set(models["trees"].classes_) and ax.get_legend() is None
+    for name, (depth, slope) in names.items():
+        row = X.iloc[:1].assign(depth=depth, slope=slope, soil=X["soil"].mode()[0])
+        assert models["trees"].predict(row)[0] == name
+    rare = np.where(np.arange(40) == 20, "rare", "common")  # most probable nowhere: the legend has it
+    model = GGPClassifier(0.01 * RBF(5.0), optimizer=None, inference="laplace").fit(X[["depth", "slope"]], rare)
+    ax = plotting.plot_class_map(model, n=8)
+    shown = {t.get_text() for t in ax.texts} | set(texts(ax) if ax.get_legend() else [])
+    assert shown == {"rare", "common"}
+
+
+def test_ticks_of_the_triangle_lie_on_lines_of_their_part():
+    """Every label is beyond the end of the line on which its part has that share."""
+    ax = plt.subplots()[1]
+    ternary.frame(ax, ["sand", "silt", "clay"])
+    labels = [t for t in ax.texts if t.get_text().endswith("%")]
+    assert len(labels) == 12
+    back = np.linalg.inv(np.column_stack([ternary.CORNERS, np.ones(3)]))  # from the plane to the three parts
+    for label, part in zip(labels, np.repeat(range(3), 4)):
+        parts = np.array([*label.get_position(), 1.0]) @ back
+        assert parts[part] == pytest.approx(float(label.get_text()[:-1]) / 100, abs=1e-9)
+        assert parts.min() < 0  # outside
+    named = [t.get_text() for t in ax.texts if not t.get_text().endswith("%")]
+    assert sorted(named) == sorted(["← sand", "← silt", "clay →", "sand", "silt", "clay"])
+
+
+def test_colours_are_told_apart_with_any_colour_vision():
+    """Colours of classes under the three dichromacies (Viénot, Brettel and Mollon 1999; Machado et al. 2009)."""
+    from matplotlib.colors import to_rgb
+
+    # Machado, Oliveira and Fernandes 2009, severity 1.0
+    matrices = {
+        "normal": np.eye(3),
+        "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+        "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+        "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    }
+    rgb = np.array([to_rgb(colour) for colour in style.COLOURS])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    for name, matrix in matrices.items():
+        lab = cielab(np.clip(linear @ np.array(matrix).T, 0, 1))
+        apart = np.linalg.norm(lab[:, None] - lab[None], axis=2)[np.triu_indices(len(lab), 1)]
+        assert apart.min() > 8, name  # 2.3 is a just noticeable difference; 8 is seen at a glance
+
+
+def cielab(linear):
+    """Linear sRGB in CIELAB, D65."""
+    xyz = linear @ np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]).T
+    t = xyz / [0.95047, 1.0, 1.08883]
+    f = np.where(t > (6 / 29) ** 3, np.cbrt(t), t / (3 * (6 / 29) ** 2) + 4 / 29)
+    return np.stack([116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])], axis=1)
+
+
+def test_colours_are_in_one_file():
+    """No picture names a colour of its own; greys of axes and white are ink, not colours."""
+    from pathlib import Path
+
+    for path in Path(plotting.__file__).parent.glob("*.py"):
+        if path.name != "style.py":
+            assert not re.findall(r"#[0-9A-Fa-f]{6}", path.read_text()), path.name

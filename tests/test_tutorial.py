@@ -1,6 +1,8 @@
 """The pages in docs are executed as they stand."""
 
 import ast
+import importlib
+import inspect
 import re
 from pathlib import Path
 
@@ -88,16 +90,173 @@ def test_every_page_runs(page, tmp_path, monkeypatch):
     matplotlib.pyplot.close("all")
 
 
-def test_every_error_and_warning_has_an_entry():
-    """Classes of errors by name; warnings by the words that they begin with."""
-    text = (DOCS / "messages.md").read_text()
-    source = Path(__file__).parents[1] / "src" / "ggpm"
+SOURCE = Path(__file__).parents[1] / "src" / "ggpm"
+ENTRIES = re.findall(r"^### (.*)", (DOCS / "messages.md").read_text(), flags=re.M)
+
+
+def words_of(node):
+    """The text of a message in the source, with an ellipsis for what is filled in."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(words_of, node.values))
+    if isinstance(node, ast.Call):  # of a hint only what Python users read
+        hint = getattr(node.func, "id", "") == "Hint"
+        return "".join(map(words_of, node.args[:1] if hint else node.args))
+    return "…"
+
+
+def warnings_in_the_source():
+    """Place and text of every warning; notes of a fit are warned of where all of them are, under one name."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        if path.parent.name == "cli":  # says what the library told it
+            continue
+        tree, place = ast.parse(path.read_text()), path.relative_to(SOURCE).as_posix()
+        named = {
+            n.targets[0].id: n.value
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Assign) and hasattr(n.targets[0], "id")
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn":
+                what = node.args[0]
+                if isinstance(what, ast.Name):
+                    if what.id in ("note", "NO_MODE"):
+                        continue
+                    what = named[what.id]
+                yield f"{place}:{node.lineno}", words_of(what)
+    for path in (SOURCE / "learning" / "fit.py", SOURCE / "estimators" / "base.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "NO_MODE":
+                yield f"{path.name}:{node.lineno}", words_of(node.value)
+            if isinstance(node, ast.FunctionDef) and node.name in ("_too_wide", "_stopped_early", "_notes_on_bounds"):
+                made = [n.value for n in ast.walk(node) if isinstance(n, ast.Return) and n.value is not None]
+                made = [n.elts[0] if isinstance(n, ast.List) and n.elts else n for n in made]
+                yield f"{path.name}:{node.lineno}", next(t for t in map(words_of, made) if len(t) > 20)
+
+
+WARNINGS = dict(warnings_in_the_source())
+
+
+def speaks_of(entry, message):
+    """Whether the words of an entry occur in a message in their order; ellipses stand for anything."""
+    at = 0
+    for words in filter(None, (part.strip(" ,:") for part in entry.split("…"))):
+        at = message.find(words, at)
+        if at < 0:
+            return False
+        at += len(words)
+    return True
+
+
+@pytest.mark.parametrize("place", WARNINGS)
+def test_every_warning_has_an_entry(place):
+    assert any(speaks_of(entry, WARNINGS[place]) for entry in ENTRIES), WARNINGS[place]
+
+
+def test_warnings_of_a_fit_were_all_found():
+    """Those that are known to be there: the walk through the source misses none of them."""
+    assert len(WARNINGS) >= 14
+    for words in (
+        "full precision",
+        "stopped early",
+        "so wide in",
+        "may lie beyond",
+        "minutes to hours",
+        "no part of the kernel",
+    ):
+        assert any(words in message for message in WARNINGS.values()), words
+    assert not speaks_of("the posterior mode was found", WARNINGS[next(iter(WARNINGS))])
+
+
+def test_every_class_of_errors_has_an_entry_and_every_entry_a_message():
+    bases = r"Error|Warning|Exception|Extra|Definite|Interrupted"
+    silent = {"SearchStopped"}  # ends a search that the user has stopped, and never leaves it
     classes = {
         name
-        for path in source.rglob("*.py")
-        for name in re.findall(r"^class (\w+(?:Error|Extra|Definite))\(", path.read_text(), flags=re.M)
+        for path in SOURCE.rglob("*.py")
+        if path.parent.name != "cli" or path.name == "options.py"  # whose exceptions are exit codes
+        for name, base in re.findall(r"^class (\w+)\(([\w., ]+)\)", path.read_text(), flags=re.M)
+        if not name.startswith("_") and name not in silent and re.search(rf"({bases})\b", f"{name} {base}")
     }
-    assert classes and all(f"### {name}" in text for name in classes), classes
+    listed = {entry.split(",")[0] for entry in ENTRIES}
+    assert classes and not classes - listed, classes - listed
+    # and the other way round: what is explained exists, as a class or as words in the source
+    text = " ".join("".join(path.read_text().split("\n")) for path in SOURCE.rglob("*.py"))
+    assert classes >= {"InferenceError", "LoadError", "TableError"}
+    joined = re.sub(r"\"\s+f?\"", "", re.sub(r"\{[^{}]*\}", "…", text))
+    for entry in ENTRIES:
+        first = max(re.split(r"…|, or ", entry), key=len).strip(" ,:")
+        assert entry.split(",")[0] in {*classes, "MemoryError"} or first in joined or first in str(WARNINGS.values()), (
+            entry
+        )
+
+
+# ---- reference, plots and gallery: nothing is missing ---------------------------------------------------------------
+def public_modules():
+    """Modules of the package that say what is public, top first."""
+    import pkgutil
+
+    import ggpm
+
+    names = [m.name for m in pkgutil.walk_packages(ggpm.__path__, "ggpm.") if "._" not in m.name]
+    modules = [ggpm, *(importlib.import_module(name) for name in names)]
+    return [module for module in modules if hasattr(module, "__all__")]
+
+
+def listed_in_the_reference():
+    """Full names on the pages of the reference, in lists with pages of their own and in backticks."""
+    out = set()
+    for page in ("api.md", "inside.md"):
+        text = (DOCS / page).read_text()
+        for module, names in re.findall(r"currentmodule:: (\S+)\n.*?item.rst\n\n(.*?)```", text, flags=re.S):
+            out |= {f"{module}.{name}" for name in names.split()}
+        out |= set(re.findall(r"^- `(ggpm[\w.]+)`", text, flags=re.M))
+    return out
+
+
+def test_the_reference_has_every_public_name_and_no_other():
+    def of(name):
+        module, _, name = name.rpartition(".")
+        return getattr(importlib.import_module(module), name)
+
+    listed = listed_in_the_reference()
+    known = {id(of(name)) for name in listed}  # an object that several modules offer is listed once
+    for module in public_modules():
+        for name in module.__all__:
+            value = getattr(module, name)
+            assert inspect.ismodule(value) or id(value) in known, f"{module.__name__}.{name}"
+    import ggpm
+
+    assert {f"ggpm.{name}" for name in ggpm.__all__ if not inspect.ismodule(getattr(ggpm, name))} <= listed
+    assert {f"ggpm.plotting.{name}" for name in ggpm.plotting.__all__} <= listed
+
+
+def test_every_plot_is_on_the_page_of_plots():
+    from ggpm import plotting
+
+    drawn = {name for name in plotting.__all__ if name.startswith("plot_")}
+    text = (DOCS / "plots.md").read_text()
+    assert set(re.findall(r"^:img-top: _static/plots/(\w+)\.png", text, flags=re.M)) == drawn
+    assert set(re.findall(r"^:link: reference/ggpm\.plotting\.(\w+)", text, flags=re.M)) == drawn
+    assert len(re.findall(r"^:img-alt: .{20}", text, flags=re.M)) == len(drawn)
+    source = ast.parse((DOCS / "plot_gallery.py").read_text())
+    (table,) = [n.value for n in source.body if isinstance(n, ast.AnnAssign) and n.target.id == "PLOTS"]
+    assert {key.value for key in table.keys} == drawn
+
+
+def test_every_example_is_in_the_gallery_by_output_and_by_question():
+    text = (DOCS / "examples.md").read_text()
+    questions, outputs = text.partition("## By question")[2].split("## By output")
+    examples = {path.stem for path in (DOCS.parent / "examples").glob("*.py")}
+    by_output = re.findall(r"examples/(\w+)\.py", outputs)
+    assert sorted(by_output) == sorted(examples)  # every one once
+    assert set(re.findall(r"examples/(\w+)\.py", questions)) <= examples
+    asked = dict(re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", questions, flags=re.S | re.M))
+    for question in ("Forecast", "Map", "Compare", "Many zeros", "Groups", "Large n"):
+        assert re.findall(r"examples/(\w+)\.py", asked[question]), question
+    kinds = {path.stem for path in (DOCS / "outputs").glob("*.md")} - {"index"}
+    assert set(re.findall(r"\(outputs/(\w+)\.md\)", outputs)) == kinds
 
 
 def test_the_family_of_the_tutorial_takes_at_most_twenty_lines():

@@ -242,7 +242,7 @@ def schools() -> Data:
 DEVELOPMENT = (
     DataSet("wind", "direction of the wind at an airport from the other readings", "angle", "von_mises", wind, 300),
     DataSet("crabs", "shape of crabs, a direction in five dimensions", "direction", "von_mises_fisher", crabs),
-    DataSet("budgets", "British budgets: food, fuel, all else", "composition", "dirichlet", budgets, 400),
+    DataSet("budgets", "British budgets: food, fuel, all else", "composition", "logistic_normal", budgets, 400),
     DataSet("baseball", "what batters did, seven outcomes", "counts", "dirichlet_multinomial", baseball, 300),
     DataSet("visits", "visits to a doctor", "count", "negative_binomial", visits, 400),
     DataSet("glass", "six kinds of glass", "class", "categorical", glass),

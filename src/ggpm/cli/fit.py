@@ -217,7 +217,7 @@ class Job:
 
         journal = Journal(f"{self.out}.part", self._key())
         if journal.known:
-            warn(f"going on from {self.out}.part, after {journal.known} evaluations.")
+            warn(f"going on from {self.out}.part, after {journal.known} steps.")
         self.model.journal = journal
         with warnings_told(), Waiting(what) as bar, _stoppable(journal):
             try:
@@ -286,7 +286,7 @@ def _stoppable(journal: Any) -> Iterator[None]:
         if journal.stopped:
             raise KeyboardInterrupt
         journal.stopped = True
-        warn("stopping after this evaluation; once more to stop at once.")
+        warn("stopping after this step; once more to stop at once.")
 
     try:
         before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}

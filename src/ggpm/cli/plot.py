@@ -11,7 +11,7 @@ from ggpm.cli.options import JSON, MODEL, PICTURES, load_model, load_with, names
 from ggpm.cli.terminal import tell
 
 KINDS = (
-    "auto", "angles", "polar", "bands", "ternary", "classes", "ordinal", "effects", "map", "evidence", "pit",
+    "auto", "angles", "polar", "bands", "parts", "ternary", "classes", "ordinal", "effects", "map", "evidence", "pit",
     "calibration",
 )  # fmt: skip
 
@@ -59,9 +59,10 @@ def plot(
             "angles": plotting.plot_angles,
             "polar": plotting.plot_polar,
             "bands": plotting.plot_bands,
+            "parts": plotting.plot_parts,
             "ternary": plotting.plot_ternary,
             "ordinal": plotting.plot_ordinal,
         }[chosen]
-        ax = draw(fitted, columns[0] if columns else 0)
+        ax = np.ravel(draw(fitted, columns[0] if columns else 0))[0]
     ax.figure.savefig(out, dpi=150)
     tell({"out": out, "kind": chosen}, as_json)

@@ -162,19 +162,34 @@ class Columns:
         return replace(self, members=tuple(members))
 
     def centre(self, X: Array) -> Array:
-        """A row in the middle of encoded ones: means, and for categories the label that occurs most often.
+        """A row in the middle of encoded ones: medians, and for categories the label that occurs most often.
 
         >>> Columns(2, None, (Column(None), Column(None, "category", ("a", "b")))).centre(
         ...     np.array([[1.0, 1.0], [2.0, 1.0], [3.0, 0.0]])
         ... )
         array([2., 1.])
         """
-        out = X.mean(axis=0)
+        out = np.median(X, axis=0)
         for j, kind in enumerate(self.kinds):
             if kind in ("category", "boolean"):
                 values, counts = np.unique(X[:, j], return_counts=True)
                 out[j] = values[counts.argmax()]
         return out
+
+    def code(self, j: int, value: Any) -> float:
+        """One value of column j as the user writes it, encoded.
+
+        >>> learn([["a", 2.5], ["b", 3.5]])[0].code(0, "b")
+        1.0
+        """
+        member = Column(None) if self.members is None else self.members[j]
+        if member.labels is not None and value not in member.labels:
+            known = ", ".join(repr(label) for label in member.labels[:MOST_NAMED])
+            raise ValueError(f"{self.called(j)} has no label {value!r}; there are {known}.")
+        (raw,) = raw_columns(np.array([[value]], dtype=object))
+        found = member.encode(raw, self.called(j))
+        check_finite(found[:, None], Columns(1, None if self.names is None else (self.names[j],)), 0)
+        return float(found[0])
 
     def decode(self, X: Array) -> Any:
         """Encoded rows as users have them: a pandas frame where the columns have names, else an array.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from html import escape
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import Any, Self
 
@@ -71,6 +74,29 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     lower = {word.lower(): word for word in known}
     near = difflib.get_close_matches(str(name).lower(), list(lower), n=1)
     return f" Did you mean {lower[near[0]]!r}?" if near else ""
+
+
+def see(page: str, words: str) -> str:
+    """A link to a page of the documentation, as HTML: ``see("api", "reference")``; the words alone without an address.
+
+    The address of the site is the environment variable ``GGPM_DOCS``, such as that of ``docs/_build/html``, or the
+    address of the documentation that the installed package declares.
+    """
+    home = os.environ.get("GGPM_DOCS") or _declared()
+    if not home:
+        return escape(words)
+    home = Path(home).absolute().as_uri() if "://" not in home else home
+    return f'<a href="{escape(home.rstrip("/"))}/{escape(page)}.html">{escape(words)}</a>'
+
+
+def _declared() -> str | None:
+    """The address of the documentation in the package's metadata."""
+    try:
+        addresses = metadata("ggpm").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        return None
+    named = dict(address.split(", ", 1) for address in addresses)
+    return named.get("Documentation")
 
 
 def stacklevel() -> int:

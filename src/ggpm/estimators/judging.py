@@ -19,8 +19,9 @@ class Judging:
     def diagnose(self, *, draws: int = 4000, random_state: Any = 0) -> Diagnosis:
         """Tell how far the Gaussian posterior is from the exact one, at the learned hyperparameters.
 
-        Draws from it are weighted by how much more probable they are under the exact posterior. Rows whose weights have
-        a heavy tail (Pareto k̂) or vary much warn. Try ``inference="variational"`` for them, or a longer NUTS run.
+        Draws from it are weighted by how much more probable they are under the exact posterior. Rows in which the
+        weights move a probability of the latent by more than 0.05 warn; where their tail is heavy (Pareto k̂), even
+        that may be too little. Try ``inference="variational"`` for them, or a long NUTS run.
 
         Parameters
         ----------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from numpy.typing import NDArray
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from ggpm.data import frames
@@ -53,6 +54,28 @@ class FramedOutput:
                 return values
             kind = came_as
         return frames.build(kind, values, names, frames.index_of(X))
+
+    def __str__(self) -> str:
+        """What was learned; of an estimator that is not fitted, its settings."""
+        if not hasattr(self, "fit_"):
+            return repr(self)
+        from ggpm.prediction.description import facts_of
+
+        facts = {type(self).__name__: "fitted"} | facts_of(self)
+        width = max(map(len, facts))
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in facts.items())
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what was learned; of an estimator that is not fitted, scikit-learn's diagram."""
+        from ggpm.prediction.description import model_html
+
+        if not hasattr(self, "fit_"):
+            return estimator_html_repr(self)
+        return model_html(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Both texts, of which notebooks choose one; `_repr_html_` is for those that do not ask for it."""
+        return {"text/plain": str(self), "text/html": self._repr_html_()}
 
     def summary(self, X: Any = None, *, level: float = 0.9, offset: Any = None, trials: Any = None) -> Any:
         """Predictions with their uncertainty as a pandas data frame, one row per row of X; the model itself without X.

@@ -96,7 +96,7 @@ class Support:
         return np.sum((y - prediction).reshape(len(y), -1) ** 2, axis=-1)
 
     def distance(self, a: Array, b: Array) -> Array:
-        """Return Euclidean distances between encoded outputs: (..., *one y) -> (...)."""
+        """Return Euclidean distances between encoded outputs, over all axes of one of them."""
         rows = np.broadcast_shapes(a.shape, b.shape)[:2]
         return np.sqrt(np.sum((a - b).reshape(*rows, -1) ** 2, axis=-1))
 

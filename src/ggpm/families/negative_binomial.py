@@ -19,6 +19,8 @@ from ggpm.families.special.stable import (
 )
 from ggpm.families.support import Counts
 
+FAR = 300.0  # of log mu: larger than any other number of the density, and no square overflows
+
 
 class NegativeBinomial(DispersedMean):
     """Counts with mean mu and variance mu + phi mu²; phi -> 0 is the Poisson.
@@ -86,8 +88,10 @@ class NegativeBinomial(DispersedMean):
         return y * s - t / self.phi, l2, l2 * (s - t)
 
     def phi_derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        r, mu, (t, s) = 1.0 / self.phi, np.exp(xi), self._odds(xi)
-        lp = r * (linear_minus_log(y + r, mu + r, y - mu) - digamma_drop(r, y))
+        r, (t, s) = 1.0 / self.phi, self._odds(xi)
+        # mu/(mu + r) is one from FAR on, and log(mu + r) is xi: what overflows is left out
+        mu, beyond = np.exp(np.minimum(xi, FAR)), np.maximum(xi - FAR, 0.0)
+        lp = r * (linear_minus_log(y + r, mu + r, y - mu) + beyond - digamma_drop(r, y))
         l1 = -(y * s - r * t) * t
         l2 = t * s * (y * (t - s) + 2.0 * r * t)
         return lp[..., None], l1[..., None], l2[..., None]

@@ -10,10 +10,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm.data.rows import batches
 from ggpm.families.base import Array, Bounds, Family, moments
 from ggpm.families.curvature import Blocks, Marginals
+from ggpm.families.special.adaptive import cholesky_root, place, product_rule
 from ggpm.families.special.stable import HALF_LOG_2PI, log_minus_digamma, stirling_error
 from ggpm.families.support import SPD, Support
+
+CLOSED_MOST = 3  # variables up to which moments of the predictive distribution are closed: 125 nodes
 
 
 @cache
@@ -139,6 +143,20 @@ class Wishart(Family):
         rows, columns = _below(below.shape[-1])
         return np.concatenate([diagonal, below[..., rows, columns]], axis=-1)
 
+    def _squares(self, eta: Array, y: Array) -> Array:
+        """``s_k = b_k^T y b_k``, (..., p), entry by entry: products of many small matrices cost more."""
+        p = y.shape[-1]
+        out = np.empty((*np.broadcast_shapes(eta.shape[:-1], y.shape[:-2]), p))
+        for k, below in self._columns(p):
+            s = y[..., k, k]
+            for a, j in enumerate(below):
+                row = y[..., k + 1 + a, k + 1 + a] * eta[..., j] - 2.0 * y[..., k + 1 + a, k]
+                for b in range(a):
+                    row = row + 2.0 * y[..., k + 1 + a, k + 1 + b] * eta[..., below[b]]
+                s = s + eta[..., j] * row
+            out[..., k] = s
+        return out
+
     def _residuals(self, eta: Array, y: Array) -> tuple[Array, Array, Array, Array]:
         """exp(-eta_k), B, ``v = y B`` and ``s_k = b_k^T y b_k``."""
         w, B, _ = self._unpack(eta)
@@ -171,7 +189,7 @@ class Wishart(Family):
         p, phi = y.shape[-1], float(self.phi)
         log_det_y = np.linalg.slogdet(y)[1]
         # Stein's divergence tr(M^-1 y) - log |M^-1 y| - p, and what does not depend on eta, by Stirling's formula
-        stein = np.sum((w * s - 1.0) + eta[..., :p], axis=-1) - log_det_y
+        stein = np.einsum("...k,...k->...", w, s) + eta[..., :p] @ np.ones(p) - (p + log_det_y)
         j = np.arange(float(p))
         x = 0.5 * (phi - j)
         constant = 0.5 * (j + 1) * math.log(phi / 2.0) - (x - 0.5) * np.log1p(-j / phi) - 0.5 * j
@@ -186,8 +204,7 @@ class Wishart(Family):
         return float(self.phi) * self._pack(0.5 * (w * s - 1.0), w[..., None, :] * v)
 
     def log_prob(self, eta: Array, y: Array) -> Array:
-        w, _, _, s = self._residuals(eta, y)
-        return self._log_prob(eta, y, w, s)
+        return self._log_prob(eta, y, np.exp(-eta[..., : y.shape[-1]]), self._squares(eta, y))
 
     def u(self, eta: Array, y: Array) -> Array:
         w, _, v, s = self._residuals(eta, y)
@@ -281,6 +298,57 @@ class Wishart(Family):
         diagonal = np.einsum("...jj->...j", M)
         return (M**2 + diagonal[..., :, None] * diagonal[..., None, :]) / float(self.phi)
 
+    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array] | None:
+        """Mean and variance of every entry, (n, p, p) each, for p <= `CLOSED_MOST`.
+
+        M_ij = sum_k A_ik A_jk exp(eta_k) with A = B^-T, whose entries are polynomials of the eta_jk. Under a Gaussian,
+        E[exp(a^T eta) f(eta)] = exp(a^T m + a^T V a/2) E[f(eta + V a)]: what is left is exact with a few nodes.
+        """
+        p = (math.isqrt(8 * mean.shape[1] + 1) - 1) // 2
+        if p > CLOSED_MOST:
+            return None
+        x, weights = product_rule(mean.shape[1] - p, 2 * p - 1)  # exact to degree 4 p - 3; squares have 4 (p - 1)
+        first, second, within = np.zeros((3, len(mean), p, p))
+        for rows in batches(len(mean), 8 * x.size):
+            with np.errstate(over="ignore", invalid="ignore"):  # means that are beyond floats are infinite
+                self._add_moments(mean[rows], cov[rows], x, weights, (first[rows], second[rows], within[rows]))
+        i, j = _below(p)
+        for entries in (first, second, within):
+            entries[:, i, j] = entries[:, j, i]
+        with np.errstate(invalid="ignore"):
+            return first, (second + within) / float(self.phi) + (second - first**2)
+
+    @staticmethod
+    def _add_moments(mean: Array, cov: Array, x: Array, weights: Array, to: tuple[Array, Array, Array]) -> None:
+        """Add E[M_ij], E[M_ij^2] and E[M_ii M_jj], i <= j, each (n, p, p)."""
+        first, second, within = to
+        p, unit = first.shape[1], np.eye(mean.shape[1])
+        upper = [(i, j) for j in range(p) for i in range(j + 1)]
+        root = cholesky_root(cov[:, p:, p:])
+
+        def tilted(a: Array) -> tuple[Array, list[list[Array]]]:
+            """E[exp(a^T eta)] and the rows of A at nodes (S, n) of the latent under that weight."""
+            tilt = cov @ a
+            below = place(mean[:, p:] + tilt[:, p:], root, x)
+            return np.exp(mean @ a + 0.5 * tilt @ a), _inverse_root([below[..., i] for i in range(below.shape[-1])], p)
+
+        for k in range(p):
+            size, A = tilted(unit[k])
+            for i, j in upper:
+                if j <= k:
+                    first[:, i, j] += size * (weights @ (A[i][k] * A[j][k]))
+            for l in range(k + 1):
+                size, A = tilted(unit[k] + unit[l])
+                twice = 1.0 if k == l else 2.0
+                both = [A[i][k] * A[i][l] for i in range(l + 1)]
+                own_k, own_l = [A[i][k] ** 2 for i in range(k + 1)], [A[i][l] ** 2 for i in range(l + 1)]
+                for i, j in upper:
+                    if j <= l:
+                        second[:, i, j] += twice * size * (weights @ (both[i] * both[j]))
+                    for a, b in ((i, j), (j, i))[: 1 if k == l else 2]:
+                        if a <= k and b <= l:
+                            within[:, i, j] += size * (weights @ (own_k[a] * own_l[b]))
+
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         R, phi = self._root(eta), float(self.phi)
         p = R.shape[-1]
@@ -300,3 +368,14 @@ class Wishart(Family):
         # unit deviance: Stein's divergence tr(M^-1 y) - log |M^-1 y| - p
         ratio = np.linalg.solve(self._in_scale(prediction, -1), y)
         return np.einsum("...jj->...", ratio) - np.linalg.slogdet(ratio)[1] - y.shape[-1]
+
+
+def _inverse_root(below: list[Array], p: int) -> list[list[Array]]:
+    """Rows of A = B^-T, upper triangular with ones on the diagonal, for the eta_jk below the diagonal."""
+    one = np.ones_like(below[0]) if below else np.ones(())
+    A = [[one if j == k else np.zeros(()) for j in range(p)] for k in range(p)]
+    eta = {(int(j), int(k)): value for value, j, k in zip(below, *_below(p))}
+    for k in range(p - 2, -1, -1):  # variable k as a sum of what its regression and those after it leave
+        for j in range(k + 1, p):
+            A[k] = [a + eta[j, k] * b if i >= j else a for i, (a, b) in enumerate(zip(A[k], A[j]))]
+    return A

@@ -165,6 +165,10 @@ class Process(ABC):
         """Standard error of the bound of q, where its log-determinant is an estimate."""
         return 0.0
 
+    def wobble(self, rule: Any, look: Any) -> float:
+        """Nats by which bounds of states nearby may differ because their expectations have other nodes."""
+        return float(rule.wobble * self.shape[0])
+
     def coupled_target(self, rule: Any, look: Any, q: Any) -> Natural | None:
         """A better target where factorised sites leave out a coupling that the likelihood has; None: none is known."""
         return None

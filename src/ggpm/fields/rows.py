@@ -60,6 +60,9 @@ class RowsProcess(Process):
     def unchanged(self, look: RowsLook, factor: Any) -> bool:
         return equal(look.sites.U, factor.U)
 
+    def wobble(self, rule: Rule, look: RowsLook) -> float:
+        return max(super().wobble(rule, look), look.sites.error)
+
     def natural(self, q: Any, factorised: bool) -> Natural:
         U = site_values(q.U, factorised)
         return q.z + sites_of(U).dot(q.mean), U

@@ -32,6 +32,7 @@ ADDITIVE_MOST = (
 )
 NEW_SHARE = 0.1  # of the latent's unit of variance, where a part that the parent does not have starts
 NORMAL_IQR = 1.349  # interquartile range of a normal variable, in standard deviations
+ALIKE = 1.5  # ratio of spreads up to which columns are measured alike anyway
 LEAST_OF_SD = 1 / 3  # of the standard deviation: less would put most rows of a column with a narrow middle far apart
 
 
@@ -52,13 +53,16 @@ class Recipe:
     """Whether there is a sum of functions of single columns besides the joint part."""
     noise: bool = False
     """Whether the latent of every row has noise of its own."""
+    common: bool = False
+    """Whether all numbers are measured in one spread, that of all of them, and not each in its own."""
 
     def __str__(self) -> str:
         words = [
             SMOOTHNESS[self.nu],
             *(" + " + word for word in ("linear", "additive", "noise") if getattr(self, word)),
         ]
-        return "".join([words[0], ", own lengths" if self.own else "", *words[1:]])
+        settings = [", one unit" if self.common else "", ", own lengths" if self.own else ""]
+        return "".join([words[0], *settings, *words[1:]])
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,10 @@ class Ingredients:
     spread: Array
     distance: float
     """Median distance between rows in the numbers, in spreads."""
+    unit: float | None
+    """The spread of all numbers together, where they are readings of one scale; else None."""
+    unit_distance: float
+    """Median distance between rows in that unit."""
     cycles: tuple[tuple[int, float], ...]
     """Columns of times with the periods that they show."""
 
@@ -93,8 +101,10 @@ class Ingredients:
         scaled = Standardise(tuple(centre), tuple(spread))(X)
         at = list(numbers)
         distance = median_distance(scaled[:, at], weight=weight) if at else 1.0
+        unit = one_unit(X[:, at], spread[at], weight)
+        unit_distance = 1.0 if unit is None else median_distance(X[:, at] / unit, weight=weight)
         cycles = tuple((j, period) for j, kind in enumerate(kinds) if kind == "time" for period in cycles_of(X[:, j]))
-        return cls(columns, numbers, centre, spread, distance, cycles)
+        return cls(columns, numbers, centre, spread, distance, unit, unit_distance, cycles)
 
     @property
     def times(self) -> list[int]:
@@ -112,19 +122,21 @@ class Ingredients:
             not (recipe.own and varying < 2)
             and not (recipe.additive and not 2 <= varying <= ADDITIVE_MOST)
             and not (recipe.linear and not varying)
+            and not (recipe.common and self.unit is None)
         )
 
     def _parts(self, recipe: Recipe) -> list[tuple[str, sk.Kernel]]:
         """Parts by their role, each to be multiplied by a variance."""
         parts: list[tuple[str, sk.Kernel]] = []
         if self.numbers:
-            length = np.full(len(self.numbers), self.distance) if recipe.own else self.distance
-            parts.append(("joint", self._on(_matern(length, recipe.nu), self.numbers)))
+            distance, unit = (self.unit_distance, self.unit) if recipe.common else (self.distance, None)
+            length = np.full(len(self.numbers), distance) if recipe.own else distance
+            parts.append(("joint", self._on(_matern(length, recipe.nu), self.numbers, unit)))
             if recipe.additive:
-                parts.append(("additive", self._on(Additive(1.0, recipe.nu), self.numbers)))
+                parts.append(("additive", self._on(Additive(1.0, recipe.nu), self.numbers, unit)))
             if recipe.linear:
                 flat = np.sqrt(len(self.numbers))  # so that a typical row has variance one
-                parts.append(("linear", self._on(sk.DotProduct(0.0, "fixed"), self.numbers, flat)))
+                parts.append(("linear", self._on(sk.DotProduct(0.0, "fixed"), self.numbers, unit, flat)))
         parts += [(f"time {j}", self._on(_matern(1.0, recipe.nu), (j,))) for j in self.times]
         parts += [(f"cycle {j} {period}", self._named(Cyclic(period), (j,))) for j, period in self.cycles]
         for j, kind in enumerate(self.columns.kinds):
@@ -132,10 +144,13 @@ class Ingredients:
                 parts.append((f"category {j}", Category(self.columns.names[j] if self.columns.names else j)))
         return parts
 
-    def _on(self, kernel: sk.Kernel, at: tuple[int, ...], factor: float = 1.0) -> sk.Kernel:
-        """A kernel of some columns in units of their spread, times a factor."""
+    def _on(
+        self, kernel: sk.Kernel, at: tuple[int, ...], unit: float | None = None, factor: float = 1.0
+    ) -> sk.Kernel:  # fmt: skip
+        """A kernel of some columns in one unit, or each in its own spread, times a factor."""
         chosen = list(at)
-        centre, spread = self.centre[chosen], factor * self.spread[chosen]
+        spread = self.spread[chosen] if unit is None else np.full(len(chosen), unit)
+        centre, spread = self.centre[chosen], factor * spread
         return self._named(Scaled(kernel, tuple(centre.tolist()), tuple(spread.tolist())), at)
 
     def _named(self, kernel: sk.Kernel, at: tuple[int, ...]) -> sk.Kernel:
@@ -219,6 +234,27 @@ def spreads(X: Array, weight: Array | None = None) -> tuple[Array, Array]:
         else:
             out[j] = np.clip((high - low) / NORMAL_IQR, LEAST_OF_SD * sd[j], sd[j])
     return centre, out
+
+
+def one_unit(X: Array, spread: Array, weight: Array | None = None) -> float | None:
+    """The spread of all columns together, where they look like readings of one scale; else None.
+
+    So they do where at least half of those that vary reach both ends of the range of all (pixels, answers from 1 to
+    5), and nothing is gained where their spreads are alike.
+
+    >>> pixels = np.array([[0.0, 0.0, 0.0], [16.0, 16.0, 1.0], [0.0, 8.0, 0.0]])
+    >>> one_unit(pixels, spreads(pixels)[1]) is None, one_unit(pixels * [1, 1, 100], spreads(pixels)[1]) is None
+    (False, True)
+    """
+    varying = np.ptp(X, axis=0) > 0
+    if np.count_nonzero(varying) < 2:
+        return None
+    X, spread = X[:, varying], spread[varying]
+    ends = (X.min(axis=0) == X.min()) & (X.max(axis=0) == X.max())
+    if np.mean(ends) < 0.5 or spread.max() < ALIKE * spread.min():
+        return None
+    centre = np.average(X, axis=0, weights=weight)
+    return float(np.sqrt(np.mean(np.average((X - centre) ** 2, axis=0, weights=weight))))
 
 
 def standardised(kernel: sk.Kernel, X: Array, columns: Columns) -> sk.Kernel:

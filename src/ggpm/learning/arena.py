@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,13 @@ class Entry:
     def evidence_mean(self) -> float:
         """The optimum's value, log evidence and log density of the priors, per row."""
         return float(self.optimum.value / self.weight.sum())
+
+    def told(self) -> dict[str, Any]:
+        """What was found, as a `ggpm.learning.journal.Journal` keeps it: plain numbers, texts and lists."""
+        optimum = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self.optimum).items()}
+        return {
+            "optimum": optimum, "loo": self.loo, "log_evidence": float(self.log_evidence), "seconds": self.seconds,
+        }  # fmt: skip
 
 
 def _is_length(role: str) -> bool:
@@ -127,9 +134,21 @@ class Arena:
                 loo = self._without(approximation, rows)
         except np.linalg.LinAlgError:
             return None
+        return self._entry(recipe, part, rows, found, loo, approximation.log_evidence, time.perf_counter() - began)
+
+    def recalled(self, recipe: Recipe, rows: Rows, told: dict[str, Any]) -> Entry:
+        """A candidate from its `Entry.told`."""
+        optimum = Optimum(**told["optimum"] | {k: np.array(told["optimum"][k]) for k in ("theta", "inverse_hessian")})
+        part = self.evidence(recipe).sample(rows).at(optimum.theta)
+        return self._entry(recipe, part, rows, optimum, np.array(told["loo"]), told["log_evidence"], told["seconds"])
+
+    def _entry(
+        self, recipe: Recipe, part: Evidence, rows: Rows, found: Optimum, loo: Array, log_evidence: float,
+        seconds: float,
+    ) -> Entry:  # fmt: skip
         family, y = part.family, part.field.y  # type: ignore[attr-defined]
         weight = family.split(y)[1] if isinstance(family, Weighted) else np.ones(len(rows))
-        return Entry(recipe, part, rows, found, loo, approximation.log_evidence, weight, time.perf_counter() - began)
+        return Entry(recipe, part, rows, found, loo, log_evidence, weight, seconds)
 
     def _without(self, approximation: Approximation, rows: Rows) -> Array:
         """Log density of each row without its block."""

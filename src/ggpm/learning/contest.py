@@ -24,10 +24,13 @@ from numpy.typing import NDArray
 from ggpm.data import frames
 from ggpm.data.columns import Columns
 from ggpm.families.base import Family
+from ggpm.families.curvature import Blocks
 from ggpm.families.weighted import Weighted
+from ggpm.families.wrapped import unwrapped
 from ggpm.kernels.candidates import Ingredients, Recipe
 from ggpm.learning.arena import Arena, Entry
 from ggpm.learning.choice import gaussian
+from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence
 from ggpm.learning.priors import Priors, resolved
 from ggpm.sites import Laplace, Variational
@@ -39,6 +42,9 @@ Rows = NDArray[np.intp]
 
 LEAST_ROWS = 20  # below, differences between candidates are noise, and the plainest one is taken
 FIRST_ROWS, LAST_ROWS = 80, (150, 300)  # of the first rung; least and most of the last, between which it is a third
+# Rows times latents that a rung may have where blocks of all latents are factorised together: up to here a candidate
+# costs about as much as with structure. Blocks of up to three latents have structure.
+MOST_COUPLED, CHEAP_BLOCKS = 700, 3
 SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, and on the last
 PLAINEST = Recipe(np.inf)
 SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
@@ -184,9 +190,10 @@ class Ring:
     """A contest as it goes on: what was tried so far, and what time is left."""
 
     def __init__(
-        self, arena: Arena, budget: float | None, n_jobs: int | None, tell: Callable[[str, int, float], None] | None
-    ):
-        self.arena, self.n_jobs, self.tell = arena, n_jobs, tell
+        self, arena: Arena, budget: float | None, n_jobs: int | None, tell: Callable[[str, int, float], None] | None,
+        journal: Journal | None = None,
+    ):  # fmt: skip
+        self.arena, self.n_jobs, self.tell, self.journal = arena, n_jobs, tell, journal
         self.until = np.inf if budget is None else time.perf_counter() + budget
         self.entries: list[Entry] = []
 
@@ -194,7 +201,7 @@ class Ring:
         """Entries of (recipe, rows, parent or None, start or None), best first; none where the time is over."""
         jobs = [job for job in jobs if self.arena.offers(job[0])]
         if self.n_jobs in (None, 1):
-            found = (self.arena.tried(*job, **climb) for job in jobs if self.has_time)
+            found = (self._known_or_tried(job, climb) for job in jobs if self.has_time)
         else:
             found = Parallel(self.n_jobs)(delayed(self.arena.tried)(*job, **climb) for job in jobs if self.has_time)
         out = []
@@ -206,10 +213,24 @@ class Ring:
                     self.tell(str(entry.recipe), len(self.entries), score(entry))
         return sorted(out, key=lambda e: -score(e))
 
+    def _known_or_tried(self, job: tuple, climb: dict[str, Any]) -> Entry | None:
+        """An entry as the journal of an earlier contest has it, or a new one, which is noted there."""
+        if self.journal is None:
+            return self.arena.tried(*job, **climb)
+        recipe, rows = job[:2]
+        asked = f"{recipe} on {len(rows)} rows"
+        known = self.journal.recall(asked)
+        if known is None:
+            entry = self.arena.tried(*job, **climb)
+            self.journal.note(asked, **({} if entry is None else entry.told()))
+            return entry
+        return self.arena.recalled(recipe, rows, known) if known else None
+
     @property
     def has_time(self) -> bool:
         """Whether another candidate may be tried; the first one always is."""
-        return not self.entries or time.perf_counter() < self.until
+        stopped = self.journal is not None and self.journal.stopped
+        return not self.entries or (not stopped and time.perf_counter() < self.until)
 
     def outcome(self, last: Sequence[Entry], kept: Sequence[Entry]) -> Contest:
         """The table, and the finalists among the entries of the last rung: the one that was kept last has won."""
@@ -243,7 +264,7 @@ def _finalist(e: Entry) -> Finalist:
 
 def contest(
     arena: Arena, *, seed: int = 0, budget: float | None = None, n_jobs: int | None = None,
-    tell: Callable[[str, int, float], None] | None = None,
+    tell: Callable[[str, int, float], None] | None = None, journal: Journal | None = None,
 ) -> Contest | None:  # fmt: skip
     """The contest between all candidates that the columns offer, or None where not even the plainest can be learned.
 
@@ -258,6 +279,8 @@ def contest(
         Candidates that are tried at the same time, as joblib counts them.
     tell : function, optional
         Called after every trial with the candidate's name, the number of trials, and the score.
+    journal : Journal, optional
+        Keeps finished candidates for a contest that is held again (not with ``n_jobs``), and may stop it.
 
     Examples
     --------
@@ -269,16 +292,17 @@ def contest(
     'RBF'
     """
     n = arena.pool.field.n_rows
-    ring = Ring(arena, budget, n_jobs, tell)
-    order = np.random.default_rng(seed).permutation(n)
+    ring = Ring(arena, budget, n_jobs, tell, journal)
+    order = np.random.default_rng(seed).permutation(n)[: _most_rows(arena.pool)]
     first = np.sort(order[:FIRST_ROWS])
     last = np.sort(order[: int(np.clip(n // 3, *LAST_ROWS))])
-    plainest = ring.tried([(PLAINEST, first, None, s) for s in arena.starts(PLAINEST, SHORTER)], max_iter=SHORT_CLIMB)
+    plain = [(PLAINEST, first, None, s) for s in arena.starts(PLAINEST, SHORTER)]
+    plainest = ring.tried([*plain, (replace(PLAINEST, common=True), first, None, None)], max_iter=SHORT_CLIMB)
     if not plainest:
         return None
-    if n < LEAST_ROWS:
+    if total(arena.pool) < LEAST_ROWS:
         return ring.outcome(plainest, plainest[:1])
-    rougher = [(Recipe(nu), first, plainest[0], None) for nu in SMOOTHNESSES]
+    rougher = [(replace(plainest[0].recipe, nu=nu), first, plainest[0], None) for nu in SMOOTHNESSES]
     rung = [plainest[0], *ring.tried(rougher, max_iter=SHORT_CLIMB)]
     survivors = sorted(rung, key=lambda e: -score(e))[:SURVIVORS]
     kept = list(survivors)
@@ -301,9 +325,18 @@ def contest(
     return ring.outcome([e for e in rung if len(e.rows) == len(best.rows)], kept)
 
 
+def _most_rows(pool: Evidence) -> int:
+    """How many rows a rung may have: all, unless the family's latents hang together without structure."""
+    field: Any = pool.field
+    D = pool.family.latent_dim
+    if D <= CHEAP_BLOCKS or not isinstance(pool.family.U(field.offset[:1], field.y[:1]), Blocks):
+        return field.n_rows
+    return max(LEAST_ROWS, MOST_COUPLED // D)
+
+
 def choose_kernel(
     pool: Evidence, columns: Columns, weight: Array | None, priors: Any, *, seed: int, budget: float | None,
-    n_jobs: int | None, tell: Callable[[str, int, float], None] | None,
+    n_jobs: int | None, tell: Callable[[str, int, float], None] | None, journal: Journal | None = None,
 ) -> Contest | None:  # fmt: skip
     """The contest for the rows of a pool on a dense field, of some weight, in these columns.
 
@@ -318,7 +351,7 @@ def choose_kernel(
     'RBF'
     """
     withheld = {
-        "noise": gaussian(pool.family),  # it has noise of its own
+        "noise": gaussian(unwrapped(pool.family)),  # it has noise of its own
         "own": pool.objective == "loo",
         **({} if priors in (None, "auto") else dict.fromkeys(PARTS, True)),
     }
@@ -330,7 +363,7 @@ def choose_kernel(
         pool, Ingredients.of(X, columns, weight), partial(resolved, priors), _blocks(pool, columns),
         tuple(part for part in PARTS if withheld.get(part)),
     )  # fmt: skip
-    return contest(arena, seed=seed, budget=budget, n_jobs=n_jobs, tell=tell)
+    return contest(arena, seed=seed, budget=budget, n_jobs=n_jobs, tell=tell, journal=journal)
 
 
 def _blocks(pool: Evidence, columns: Columns) -> Rows | None:
@@ -338,20 +371,25 @@ def _blocks(pool: Evidence, columns: Columns) -> Rows | None:
 
     Rows that follow each other in a table often hang together (the hours of a day, the visits of a patient), and single
     ones are known from their neighbours: leaving out one at a time chooses kernels that interpolate. Where rows come in
-    no order, such blocks are as good as any. None for few rows, and where the table is sorted by y: then blocks are
-    whole classes, which nothing can predict.
+    no order, such blocks are as good as any. For few rows, and where the table is sorted by y, so that blocks would be
+    whole classes, which nothing can predict, only rows that stand there several times are left out together: they say
+    the same as one of so much weight. None where there are no such rows.
     """
     field: Any = pool.field
     n, kinds = field.n_rows, columns.kinds
-    if n < BLOCKS_FROM:
-        return None
+    if total(pool) < BLOCKS_FROM or ("time" not in kinds and _sorted(pool.family, field.y)):
+        alike = np.unique(np.column_stack([field.X, field.y, field.offset]), axis=0, return_inverse=True)[1].ravel()
+        return None if alike.max() == n - 1 else alike
+    place = np.arange(n)
     if "time" in kinds:
         place = np.argsort(np.argsort(field.X[:, kinds.index("time")], kind="stable"))
-    elif _sorted(pool.family, field.y):
-        return None
-    else:
-        place = np.arange(n)
     return place * BLOCKS // n
+
+
+def total(pool: Evidence) -> float:
+    """How many rows there are, each as often as it counts."""
+    field: Any = pool.field
+    return float(pool.family.split(field.y)[1].sum()) if isinstance(pool.family, Weighted) else float(field.n_rows)
 
 
 def _sorted(family: Family, encoded: Array) -> bool:

@@ -48,7 +48,8 @@ HALVINGS = 30  # of a natural-gradient step: the shortest is 2e-9 of it
 FEW = 3  # of one that gains less than the error of the sums over nodes: shorter ones gain nothing that can be seen
 # A bound so many nats per row below Laplace's evidence is no start: sites with so much more precision are tried too.
 FAR, NARROWER = 1.0, (0.1, 1.0, 10.0)
-MEMORY = 8  # steps that the extrapolation looks at: each is a column of a least-squares problem and two copies of q
+MEMORY = 12  # steps that the extrapolation looks at: each is a column of a least-squares problem and two copies of q
+KEPT = 2  # of them, or half, after one led downhill: with one alone, where refusals are many, none is ever tried again
 
 
 def find(rule: Rule, process: Process, start: Any = None) -> Approximation:
@@ -296,7 +297,8 @@ class _Bound:
         state, process = self.state, self.process
         floor = state.bound - ROUNDING_OF_BOUND * state.size - process.uncertainty(state.q)
         # the bound is stationary: steps whose square is below the error of its sums gain less than that error
-        small = self.change**2 <= self.rule.wobble
+        wobble = process.wobble(self.rule, state.look)
+        small = self.change**2 <= wobble / process.shape[0]
         target = process.target(state.look, state.q)
         better = process.coupled_target(self.rule, state.look, state.q)
         ahead = target if better is None else better
@@ -307,7 +309,7 @@ class _Bound:
         if len(self.history) > 1:
             step = line_search(self._trials([(1.0, _unflat(anderson(self.history), state.natural))]), floor, 0.0)
             if step is None:
-                self.history = self.history[-1:]
+                self.history = self.history[-max(KEPT, len(self.history) // 2) :]
         if step is None and better is not None:
             step = line_search(self._trials([(1.0, better)]), floor, 0.0)
         if step is None:
@@ -316,7 +318,7 @@ class _Bound:
             step = line_search(self._trials((t, _mixed(state.natural, target, t)) for t in lengths), floor, 0.0)
         if step is None and small:
             # a row has as many nodes as its own error asks for, and a state that asked for others may look too good
-            floor -= self.rule.wobble * process.shape[0]
+            floor -= wobble
             step = line_search(self._trials([(1.0, ahead)]), floor, 0.0)
         if step is None:
             self.there = self.change <= ROUNDED

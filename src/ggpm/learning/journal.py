@@ -1,4 +1,4 @@
-"""Evaluations of a search on disk: one that was cut off goes on where it was, by the same way to the same end."""
+"""Steps of a search on disk: one that was cut off goes on where it was, by the same way to the same end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 from typing import IO, Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +14,9 @@ from numpy.typing import NDArray
 __all__ = ["Journal"]
 
 Array = NDArray[np.float64]
-Evaluation = tuple[float, Array]
+Step = tuple[Any, dict[str, Any]]
 
-FORMAT = 1
+FORMAT = 2
 
 
 class SearchStopped(Exception):  # nothing went wrong
@@ -23,10 +24,11 @@ class SearchStopped(Exception):  # nothing went wrong
 
 
 class Journal:
-    """Objective and gradient at every theta that a search has looked at, in order, a line each.
+    """What was asked and what was found at every step of a search, in order, a line each.
 
-    A search is deterministic: run again, it asks for the same thetas in the same order, and gets what is known without
-    computing it. The first theta that is not the one that was noted ends the journal, and what follows is computed.
+    A search is deterministic: run again, it asks the same in the same order, and gets what is known without computing
+    it. The first question that is not the one that was noted ends the journal, and what follows is computed. Steps are
+    evaluations of an objective, asked by theta, and candidates of a contest between kernels, asked by name.
 
     Parameters
     ----------
@@ -40,10 +42,10 @@ class Journal:
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "m.part")
     >>> journal = Journal(path, "a")
-    >>> journal.note(np.array([1.0]), 2.0, np.array([0.5]))
+    >>> journal.note(np.array([1.0]), value=2.0, gradient=np.array([0.5]))
     >>> journal.close()
     >>> Journal(path, "a").recall(np.array([1.0]))
-    (2.0, array([0.5]))
+    {'value': 2.0, 'gradient': [0.5]}
     >>> Journal(path, "b").recall(np.array([1.0])) is None
     True
     """
@@ -51,31 +53,30 @@ class Journal:
     def __init__(self, path: str | os.PathLike, key: str) -> None:
         self.path, self.key = Path(path), key
         self.stopped = False
-        """Whether the user wants searches to end at the next evaluation."""
+        """Whether the user wants searches to end at the next step."""
         self._known = _read(self.path, key)
         self._next = 0
         self._file: IO[str] | None = None
 
     @property
     def known(self) -> int:
-        """Number of evaluations that an earlier search left."""
+        """Number of steps that an earlier search left."""
         return len(self._known)
 
-    def recall(self, theta: Array) -> Evaluation | None:
-        """What was noted for this theta, if it is the next one; a value that is not finite stands for a failure."""
-        if self._next < len(self._known) and np.array_equal(self._known[self._next][0], theta):
-            _, value, gradient = self._known[self._next]
+    def recall(self, asked: Array | str) -> dict[str, Any] | None:
+        """What was noted for this question, if it is the next one: numbers, texts, and lists for arrays."""
+        if self._next < len(self._known) and self._known[self._next][0] == _plain(asked):
             self._next += 1
-            return value, gradient
+            return self._known[self._next - 1][1]
         del self._known[self._next :]
         return None
 
-    def note(self, theta: Array, value: float, gradient: Array) -> None:
-        """Write an evaluation down, so that it is there when the process is not any more."""
+    def note(self, asked: Array | str, **told: Any) -> None:
+        """Write a step down, so that it is there when the process is not any more."""
         if self._file is None:
             self._rewrite()
         assert self._file is not None
-        self._file.write(_line(theta, value, gradient))
+        self._file.write(_line(asked, told))
         self._file.flush()
 
     def _rewrite(self) -> None:
@@ -83,7 +84,7 @@ class Journal:
         temporary = self.path.with_name(self.path.name + ".new")
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(json.dumps({"format": FORMAT, "key": self.key}) + "\n")
-            file.writelines(_line(*evaluation) for evaluation in self._known[: self._next])
+            file.writelines(_line(*step) for step in self._known[: self._next])
         os.replace(temporary, self.path)
         self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115  # closed by `close`
 
@@ -96,30 +97,33 @@ class Journal:
             self.path.unlink(missing_ok=True)
 
 
-def _line(theta: Array, value: float, gradient: Array) -> str:
-    finite = bool(np.isfinite(value))
-    told = {"theta": theta.tolist(), "value": float(value) if finite else None}
-    return json.dumps(told | ({"gradient": gradient.tolist()} if finite else {})) + "\n"
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; floats keep all their digits."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
-def _read(path: Path, key: str) -> list[tuple[Array, float, Array]]:
-    """Evaluations in a file of this key, up to the first line that is not whole."""
-    out: list[tuple[Array, float, Array]] = []
+def _line(asked: Any, told: dict[str, Any]) -> str:
+    """A step, after its checksum: what is read is what was written."""
+    text = json.dumps([_plain(asked), {name: _plain(value) for name, value in told.items()}])
+    return f"{_checksum(text)} {text}\n"
+
+
+def _checksum(text: str) -> str:
+    return f"{crc32(text.encode()):08x}"
+
+
+def _read(path: Path, key: str) -> list[Step]:
+    """Steps in a file of this key, up to the first line that is not whole."""
+    out: list[Step] = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-        head: Any = json.loads(lines[0])
-        if head != {"format": FORMAT, "key": key}:
+        if json.loads(lines[0]) != {"format": FORMAT, "key": key}:
             return []
         for line in lines[1:]:
-            told = json.loads(line)
-            theta = np.array(told["theta"], dtype=np.float64)
-            if told["value"] is None:
-                out.append((theta, np.nan, np.zeros_like(theta)))
-                continue
-            gradient = np.array(told["gradient"], dtype=np.float64)
-            if theta.ndim != 1 or gradient.shape != theta.shape:
+            checksum, text = line.split(" ", 1)
+            if checksum != _checksum(text):
                 break
-            out.append((theta, float(told["value"]), gradient))
-    except (OSError, ValueError, LookupError, TypeError):
+            out.append(tuple(json.loads(text)))
+    except (OSError, ValueError, LookupError):
         pass  # a line that was being written when the process ended; all before it is good
     return out

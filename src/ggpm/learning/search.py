@@ -135,7 +135,7 @@ class _Run:
             known = self.journal.recall(x)
             if known is not None:
                 self.cold = True
-                return known
+                return known["value"], np.array(known["gradient"])
             if self.cold:  # searches for a posterior start from the best so far: let it be there
                 self.cold = False
                 with suppress(np.linalg.LinAlgError):
@@ -147,7 +147,7 @@ class _Run:
         if not (np.isfinite(value) and np.all(np.isfinite(gradient))):
             value, gradient = np.nan, np.zeros_like(x)
         if self.journal is not None:
-            self.journal.note(x, value, gradient)
+            self.journal.note(x, value=value, gradient=gradient)
         return value, gradient
 
     def _tell(self, value: float) -> None:

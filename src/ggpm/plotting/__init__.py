@@ -1,7 +1,9 @@
 """Pictures of fitted models, one call each (extra: ``pip install ggpm[plot]``).
 
 Every function takes a matplotlib ``ax`` (or makes one) and returns it, so that pictures can be combined and
-finished by hand. Functions over one input vary that feature and hold the others at their training means.
+finished by hand; those with several panels take and return an array of them. Slices vary one or two columns and hold
+the others at their medians, categories at the label that occurs most often, unless ``at={"depth": 2.0}`` names values;
+the title says so.
 """
 
 from ggpm.plotting._common import kind_of_picture
@@ -18,7 +20,7 @@ from ggpm.plotting.checks import (
 from ggpm.plotting.classes import plot_class_map, plot_ordinal
 from ggpm.plotting.compositions import plot_ternary, plot_ternary_density
 from ggpm.plotting.effects import plot_effects, plot_map
-from ggpm.plotting.numbers import plot_bands
+from ggpm.plotting.numbers import plot_bands, plot_parts
 
 __all__ = [
     "coverage_depth",
@@ -33,6 +35,7 @@ __all__ = [
     "plot_evidence",
     "plot_map",
     "plot_ordinal",
+    "plot_parts",
     "plot_pit",
     "plot_polar",
     "plot_search",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,14 +64,25 @@ def feature_index(model: Any, feature: int | str) -> int:
     return feature
 
 
+def plain_text(name: Any) -> str:
+    """A name as text: dollars in it do not begin a formula."""
+    return str(name).replace("$", r"\$")
+
+
 def feature_name(model: Any, feature: int) -> str:
     names = getattr(model, "feature_names_in_", None)
-    return str(names[feature]) if names is not None else ("x" if model.n_features_in_ == 1 else f"x{feature}")
+    return plain_text(names[feature]) if names is not None else ("x" if model.n_features_in_ == 1 else f"x{feature}")
 
 
 def target_name(model: Any, default: str) -> str:
     names = model.target_names_
-    return names[0] if names and len(names) == 1 else default
+    return plain_text(names[0]) if names and len(names) == 1 else default
+
+
+def part_names(model: Any, count: int) -> list[str]:
+    """Names of the entries of y, in order."""
+    names = model.target_names_
+    return [plain_text(name) for name in names] if names and len(names) == count else [f"y{j}" for j in range(count)]
 
 
 def named_rows(model: Any, X: Array) -> Any:
@@ -82,14 +95,101 @@ def predictive_of(model: Any, X: Any, offset: Any = None) -> Any:
     return model.predict_dist(X, offset=0.0 if offset is None and model.fit_.offset is not None else offset)
 
 
-def line_of(model: Any, feature: int, n: int, limits: tuple[float, float] | None) -> tuple[Array, Any]:
-    """n values of one feature over its range, and the rows that have them."""
-    inputs = inputs_of(model)
-    low, high = limits if limits is not None else (inputs[:, feature].min(), inputs[:, feature].max())
-    grid = np.linspace(low, high, n)
-    X = np.repeat(model.fit_.columns.centre(inputs)[None], n, axis=0)
-    X[:, feature] = grid
-    return grid, named_rows(model, X)
+# ---- slices: some columns vary, the others are held ------------------------------------------------------------------
+PAD = 0.03  # of the range of the points: markers at its ends are drawn whole
+
+
+@dataclass(frozen=True)
+class Held:
+    """Where the columns are that do not vary: at their medians, labels at the most frequent one, unless ``at`` says."""
+
+    model: Any
+    at: Mapping[int | str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.at is not None and not isinstance(self.at, Mapping):
+            raise TypeError(f"at must name columns and their values, such as {{'depth': 2.0}}; got {self.at!r}.")
+
+    @property
+    def chosen(self) -> dict[int, Any]:
+        """Values by number of the column, as the user wrote them."""
+        return {feature_index(self.model, name): value for name, value in (self.at or {}).items()}
+
+    def row(self) -> Array:
+        """The row at which columns are held, encoded."""
+        columns = self.model.fit_.columns
+        out = columns.centre(inputs_of(self.model))
+        for j, value in self.chosen.items():
+            out[j] = columns.code(j, value)
+        return out
+
+    def rows(self, values: Mapping[int, Array]) -> Array:
+        """Encoded rows in which these columns vary and the others do not."""
+        out = np.repeat(self.row()[None], len(next(iter(values.values()))), axis=0)
+        for j, column in values.items():
+            if j in self.chosen:
+                raise ValueError(f"at holds column {feature_name(self.model, j)}, which is on an axis of the picture.")
+            out[:, j] = column
+        return out
+
+    def in_words(self, *moving: int) -> str:
+        """What is held where, for a title; nothing where all columns vary."""
+        columns, row = self.model.fit_.columns, self.row()
+        decoded = columns.decode(row[None])
+        values = decoded.iloc[0].tolist() if hasattr(decoded, "iloc") else np.asarray(decoded)[0].tolist()
+        said = {
+            j: f"{feature_name(self.model, j)} = {v:.3g}" if isinstance(v, float) else
+            f"{feature_name(self.model, j)} = {plain_text(v)}"
+            for j, v in enumerate(values) if j not in moving
+        }  # fmt: skip
+        told = [said.pop(j) for j in self.chosen if j in said]
+        out = ["at " + ", ".join(told)] if told else []
+        if said:
+            labels = any(columns.kinds[j] in ("category", "boolean") for j in said)
+            where = "other columns at their median" + (" or most frequent label" if labels else "")
+            out.append(f"{where}: {', '.join(said.values())}" if len(said) <= MOST_HELD else where)
+        return "; ".join(out)
+
+    def tell(self, ax: Any, *moving: int, above: str = "", below: str = "") -> None:
+        """Write it into the title, in lines that the axes have room for, between other lines."""
+        width = ax.get_position().width * ax.figure.get_figwidth()
+        bound = self.in_words(*moving).replace(" = ", "\u00a0=\u00a0")  # a name stays with its value
+        held = textwrap.fill(bound, max(24, int(CHARACTERS * width))).replace("\u00a0", " ")
+        if lines := "\n".join(filter(None, (above, held, below))):
+            ax.set_title(lines, fontsize="small")
+
+
+MOST_HELD = 3  # columns whose values fit into a title
+CHARACTERS = 13  # of a title in small letters, per inch
+
+
+def line_of(
+    model: Any, feature: int, n: int, limits: tuple[float, float] | None, points: Any = None, held: Held | None = None
+) -> tuple[Array, Any]:
+    """n values of one feature over its range, that of the points included, and the rows that have them."""
+    if limits is None:
+        seen = [inputs_of(model)[:, feature]] + ([] if points is None else [points[0][:, feature]])
+        limits = min(map(np.min, seen)), max(map(np.max, seen))
+    grid = np.linspace(*limits, n)
+    return grid, named_rows(model, (held or Held(model)).rows({feature: grid}))
+
+
+def padded(low: float, high: float) -> tuple[float, float]:
+    """Limits of an axis on which points at both ends are drawn whole.
+
+    >>> padded(0.0, 1.0)
+    (-0.03, 1.03)
+    """
+    pad = PAD * (high - low)
+    return low - pad, high + pad
+
+
+def within(points: Any, feature: int, grid: Array) -> Any:
+    """Points whose feature lies on the axis, so that none is drawn beyond it; None for none."""
+    if points is None:
+        return None
+    inside = (points[0][:, feature] >= grid[0]) & (points[0][:, feature] <= grid[-1])
+    return points[0][inside], points[1][inside]
 
 
 def legend_beside(ax: Any, title: str | None = None, *, reverse: bool = False) -> None:
@@ -100,7 +200,7 @@ def legend_beside(ax: Any, title: str | None = None, *, reverse: bool = False) -
 
 
 def kind_of_picture(model: Any) -> str:
-    """Name of the picture that suits a model: "angles", "ternary", "classes", "ordinal", "bands" or "evidence".
+    """Name of the picture that suits a model: angles, ternary, parts, classes, ordinal, bands or evidence.
 
     >>> import ggpm
     >>> x = np.arange(6.0)
@@ -115,7 +215,7 @@ def _of_numbers(model: Any) -> str:
 
 
 def _of_compositions(model: Any) -> str:
-    return "ternary" if model.family_.latent_dim == 3 else _of_numbers(model)
+    return "ternary" if model.family_.support.columns == 3 else "parts"
 
 
 def _of_classes(model: Any) -> str:
@@ -129,7 +229,7 @@ PICTURES: dict[str, Callable[[Any], str]] = {
     "angles": lambda model: "angles",
     "compositions": _of_compositions,
     "classes": _of_classes,
-    "shares": lambda model: "evidence",
+    "shares": lambda model: "parts",
 }
 """Choice of the picture by kind of output (`Family.kind`), where it is not that of numbers."""
 

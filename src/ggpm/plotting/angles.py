@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ggpm.plotting._common import (
+    Array,
+    Held,
     axes_for,
     check_kind,
     feature_index,
     feature_name,
     legend_beside,
     line_of,
+    padded,
     points_of,
     predictive_of,
     target_name,
+    within,
 )
 from ggpm.plotting.style import BAND, MEAN, POINTS
 
@@ -28,6 +32,7 @@ def plot_angles(
     levels: Sequence[float] = (0.5, 0.9),
     data: Any = None,
     limits: tuple[float, float] | None = None,
+    at: Mapping[int | str, Any] | None = None,
     n: int = 200,
     ax: Any = None,
 ) -> Any:
@@ -41,6 +46,7 @@ def plot_angles(
     levels : probabilities of the arcs
     data : (X, y), None or False
         Points to draw: None means the training rows, False none.
+    at : values of other columns, such as ``{"depth": 2.0}``; those that it does not name are at their medians
 
     Examples
     --------
@@ -52,9 +58,12 @@ def plot_angles(
     """
     check_kind(model, model.family_.kind == "angles", "angles")
     ax = axes_for(ax, figsize=(7.2, 3.8))
-    feature = feature_index(model, feature)
+    feature, held = feature_index(model, feature), Held(model, at)
     low, period = model.family_.decode_start(), model.family_.support.period
-    grid, X = line_of(model, feature, n, limits)
+    bottom, top = padded(low, low + period)
+    points = points_of(model, data)
+    grid, X = line_of(model, feature, n, limits, points, held)
+    points = within(points, feature, grid)
     predictive = predictive_of(model, X)
     for k, level in enumerate(sorted(levels, reverse=True)):
         arc = predictive.interval(level)
@@ -62,23 +71,28 @@ def plot_angles(
         # follow the arc's middle without jumps, then draw the band once per turn that meets the axis
         middle = np.unwrap(start + width / 2, period=period)
         lower, upper = middle - width / 2, middle + width / 2
-        first, last = np.floor((lower.min() - low) / period), np.floor((upper.max() - low) / period)
-        for turn in np.arange(first, last + 1) * period:
-            label = f"{level:.0%} arc" if turn == first * period else None
+        for t, turn in enumerate(_turns(lower.min(), upper.max(), bottom, top, period)):
+            label = None if t else f"{level:.0%} arc"
             ax.fill_between(grid, lower - turn, upper - turn, color=_tint(k, len(levels)), lw=0, label=label)
     mean = np.unwrap(predictive.mean(), period=period)
-    for turn in np.arange(np.floor((mean.min() - low) / period), np.floor((mean.max() - low) / period) + 1) * period:
-        ax.plot(grid, mean - turn, color=MEAN, lw=1.8)
-    points = points_of(model, data)
+    for t, turn in enumerate(_turns(mean.min(), mean.max(), bottom, top, period)):
+        ax.plot(grid, mean - turn, color=MEAN, lw=1.8, label=None if t else "mean direction")
     if points is not None:
-        ax.plot(points[0][:, feature], low + np.mod(points[1] - low, period), ".", color=POINTS, ms=4, alpha=0.7)
-    ax.set(xlim=(grid[0], grid[-1]), ylim=(low, low + period), xlabel=feature_name(model, feature))
+        turned = low + np.mod(points[1] - low, period)
+        ax.plot(points[0][:, feature], turned, ".", color=POINTS, ms=4, alpha=0.7, label="observed")
+    ax.set(xlim=padded(grid[0], grid[-1]), ylim=(bottom, top), xlabel=feature_name(model, feature))
     unit = _unit_of(model.family_)
     ax.set_ylabel(target_name(model, unit.quantity))
     if unit.along:
         ax.yaxis.set_ticks(low + period * np.arange(len(unit.along)) / (len(unit.along) - 1), unit.along)
+    held.tell(ax, feature)
     legend_beside(ax)
     return ax
+
+
+def _turns(low: float, high: float, bottom: float, top: float, period: float) -> Array:
+    """Whole turns to take away from a curve between low and high so that all of it within the axis is drawn."""
+    return np.arange(np.ceil((low - top) / period), np.floor((high - bottom) / period) + 1) * period
 
 
 def _tint(k: int, n: int) -> tuple[float, ...]:
@@ -118,6 +132,7 @@ def plot_polar(
     level: float = 0.9,
     data: Any = None,
     limits: tuple[float, float] | None = None,
+    at: Mapping[int | str, Any] | None = None,
     n: int = 300,
     ax: Any = None,
 ) -> Any:
@@ -137,9 +152,11 @@ def plot_polar(
     ax = axes_for(ax, figsize=(5, 5), projection="polar")
     if ax.name != "polar":
         raise ValueError("plot_polar needs a polar ax: plt.subplots(subplot_kw={'projection': 'polar'}).")
-    feature = feature_index(model, feature)
+    feature, held = feature_index(model, feature), Held(model, at)
     family = model.family_
-    grid, X = line_of(model, feature, n, limits)
+    points = points_of(model, data)
+    grid, X = line_of(model, feature, n, limits, points, held)
+    points = within(points, feature, grid)
     predictive = predictive_of(model, X)
     radian = 2 * np.pi / family.support.period  # of one of the user's unit
     arc = radian * predictive.interval(level)
@@ -150,20 +167,23 @@ def plot_polar(
     rim, hub = np.linspace(low[-1], high[-1], 60), np.linspace(high[0], low[0], 60)
     theta = np.concatenate([low, rim, high[::-1], hub])
     radius = np.concatenate([grid, np.full(60, grid[-1]), grid[::-1], np.full(60, grid[0])])
-    ax.fill(theta, radius, color=BAND, alpha=0.3, lw=0)
-    ax.plot(radian * np.unwrap(predictive.mean(), period=family.support.period), grid, color=MEAN, lw=1.8)
-    points = points_of(model, data)
+    ax.fill(theta, radius, color=BAND, alpha=0.3, lw=0, label=f"{level:.0%} arc")
+    spiral = radian * np.unwrap(predictive.mean(), period=family.support.period)
+    ax.plot(spiral, grid, color=MEAN, lw=1.8, label="mean direction")
     if points is not None:
-        shown = (points[0][:, feature] >= grid[0]) & (points[0][:, feature] <= grid[-1])
-        ax.plot(radian * points[1][shown], points[0][shown, feature], ".", color=POINTS, ms=4, alpha=0.7)
+        ax.plot(radian * points[1], points[0][:, feature], ".", color=POINTS, ms=4, alpha=0.7, label="observed")
     if around := _unit_of(family).around:
         ax.set_theta_zero_location("N")
         ax.set_theta_direction(-1)
         ax.set_xticks(np.arange(len(around)) * 2 * np.pi / len(around), around)
     span = grid[-1] - grid[0]
-    ax.set_rlim(grid[0] - 0.25 * span, grid[-1])  # a hole in the middle: early values are not squeezed to a point
+    ax.set_rlim(
+        grid[0] - 0.25 * span, padded(grid[0], grid[-1])[1]
+    )  # a hole in the middle: early values are not squeezed to a point
     ax.set_rticks([v for v in ax.get_yticks() if grid[0] <= v <= grid[-1]][:5])
     ax.set_rlabel_position(22)
     ax.tick_params(axis="y", labelsize="small", labelcolor="0.35")
-    ax.set_xlabel(f"radius: {feature_name(model, feature)}; band: {level:.0%} arc", fontsize="small", labelpad=8)
+    ax.set_xlabel(f"radius: {feature_name(model, feature)}", fontsize="small", labelpad=8)
+    held.tell(ax, feature)
+    ax.legend(loc="upper left", bbox_to_anchor=(0.98, 1.12), frameon=False, fontsize="small")
     return ax

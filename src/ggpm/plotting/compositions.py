@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,16 @@ from ggpm.data.text import Hint, Message
 from ggpm.plotting import ternary
 from ggpm.plotting._common import (
     Array,
+    Held,
     axes_for,
     check_kind,
     feature_index,
     feature_name,
     line_of,
+    part_names,
     points_of,
     predictive_of,
+    within,
 )
 from ggpm.plotting.style import MEAN, POINTS
 from ggpm.prediction.predictive import Predictive
@@ -30,6 +33,7 @@ def plot_ternary(
     *,
     data: Any = None,
     limits: tuple[float, float] | None = None,
+    at: Mapping[int | str, Any] | None = None,
     n: int = 100,
     level: float = 0.9,
     regions: int = 3,
@@ -38,7 +42,7 @@ def plot_ternary(
     """Compositions of three parts on a triangle: observations and the path of the mean, coloured by the input.
 
     At ``regions`` places along the path the highest-density region of the level is drawn: where the next observation
-    is expected. ``regions=0`` draws none.
+    is expected. ``regions=0`` draws none. Other columns are at their medians, but for those whose values ``at`` names.
 
     Examples
     --------
@@ -51,11 +55,12 @@ def plot_ternary(
     """
     _check_three(model)
     ax = axes_for(ax, figsize=(6, 5))
-    feature = feature_index(model, feature)
-    grid, X = line_of(model, feature, n, limits)
-    predictive = predictive_of(model, X)
-    ternary.frame(ax, _parts(model))
+    feature, held = feature_index(model, feature), Held(model, at)
     points = points_of(model, data)
+    grid, X = line_of(model, feature, n, limits, points, held)
+    points = within(points, feature, grid)
+    predictive = predictive_of(model, X)
+    ternary.frame(ax, part_names(model, 3))
     scale = {"cmap": "viridis", "vmin": grid[0], "vmax": grid[-1]}
     if points is not None:
         xy = ternary.project(ternary.closed(points[1]))
@@ -73,8 +78,7 @@ def plot_ternary(
         colour = line.cmap(line.norm(grid[i]))
         _outline(ax, _on_mesh(predictive, i), level, colors=[colour], linestyles="--", linewidths=1.6, zorder=4)
     ax.figure.colorbar(line, ax=ax, shrink=0.7, label=feature_name(model, feature))
-    if regions:
-        ax.set_title(f"mean composition and {level:.0%} regions", fontsize="medium")
+    held.tell(ax, feature, above="mean composition" + (f" and {level:.0%} regions" if regions else ""))
     return ax
 
 
@@ -106,31 +110,29 @@ def plot_ternary_density(
     points = points_of(model, data)
     if points is not None:
         ax.plot(*ternary.project(ternary.closed(points[1])).T, ".", color=POINTS, ms=3, alpha=0.4, zorder=2)
-    ternary.frame(ax, _parts(model))
+    ternary.frame(ax, part_names(model, 3))
     ax.legend(loc="upper left", frameon=False, fontsize="small", title="highest density", title_fontsize="small")
     return ax
 
 
 def _check_three(model: Any) -> None:
     check_kind(model, model.family_.kind == "compositions", "compositions")
-    if model.family_.latent_dim != 3:
+    if model.family_.support.columns != 3:
         raise ValueError(
             Message(
-                f"a triangle shows 3 parts; this model has {model.family_.latent_dim}. Try ",
-                Hint("plot_bands", "picture", "bands"),
+                f"a triangle shows 3 parts; this model has {model.family_.support.columns}. Try ",
+                Hint("plot_parts", "picture", "parts"),
                 ".",
             )
         )
 
 
-def _parts(model: Any) -> list[str]:
-    return model.target_names_ or ["part 0", "part 1", "part 2"]
-
-
 def _on_mesh(predictive: Any, row: int) -> Array:
     """Log density of one row on the triangle's mesh."""
     one = Predictive(predictive.family, predictive.latent_mean[row : row + 1], predictive.latent_cov[row : row + 1])
-    return log_density(one, ternary.mesh()[0][:, None, :])[:, 0]
+    family: Any = one.family
+    y = family.encode(family.support.total * ternary.mesh()[0])
+    return log_density(one, y[:, None, :])[:, 0]
 
 
 def _outline(ax: Any, values: Array, level: float, **style: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from ggpm.data.text import did_you_mean
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.plotting._common import (
+    Held,
     axes_for,
     feature_index,
     feature_name,
     inputs_of,
     legend_beside,
     named_rows,
+    padded,
+    part_names,
+    plain_text,
     predictive_of,
     target_name,
 )
@@ -32,15 +36,16 @@ def plot_effects(
     *,
     terms: list[str] | None = None,
     level: float = 0.9,
+    at: Mapping[int | str, Any] | None = None,
     n: int = 100,
     axes: Any = None,
 ) -> Any:
     """The mean of y as one term of the kernel varies along one of its columns, with credible bands of that mean.
 
     There is a panel for every column of every term, so that a trend and a cycle of one column are two. All other terms
-    stay where the title says, and so do the term's other columns: at their means, categories at the label that occurs
-    most often. Angles are drawn around their circle without jumps, compositions and classes by parts that add up to
-    one. With neighbours, panels are of columns: all terms move together.
+    stay where the title says, and so do the term's other columns: at their medians, categories at the label that occurs
+    most often, unless ``at`` names other values. Angles are drawn around their circle without jumps, compositions and
+    classes by parts that add up to one. With neighbours, panels are of columns: all terms move together.
 
     Parameters
     ----------
@@ -48,6 +53,7 @@ def plot_effects(
     features : columns to draw; None: all
     terms : names of terms to draw, as in ``model.terms``; None: all
     level : probability of the bands
+    at : values of columns that are held, such as ``{"depth": 2.0}``
     n : points on each axis
     axes : as many matplotlib axes as panels, or None
 
@@ -69,7 +75,8 @@ def plot_effects(
     if axes is None:
         first = axes_for(None, ncols=len(panels), figsize=(3.6 * len(panels), 3.4), squeeze=False)
         axes = first.ravel()
-    centre = columns.centre(inputs)
+    held = Held(model, at)
+    centre = held.row()
     for ax, (term, j) in zip(axes, panels):
         labels = _labels(columns, j, inputs)
         grid = (
@@ -83,8 +90,7 @@ def plot_effects(
             predictive = predictive_of(model, named_rows(model, X))
         _draw(ax, model, grid, predictive.mean(), predictive.mean_interval(level), labels is not None)
         ax.set(xlabel=feature_name(model, j), ylabel=target_name(model, "mean of y"))
-        told = [_held(model, centre, j), f"term {term}" if several and term is not None else ""]
-        ax.set_title("\n".join(filter(None, told)), fontsize="x-small")
+        held.tell(ax, j, below=plain_text(f"term {term}") if several and term is not None else "")
         if labels is not None:
             ax.set_xticks(grid, [str(label) for _, label in labels])
         if columns.kinds[j] == "time":
@@ -118,19 +124,6 @@ def _labels(columns: Any, j: int, inputs: Array) -> list[tuple[float, Any]] | No
     return [(float(code), named[int(code)]) for code in np.unique(inputs[:, j])]
 
 
-def _held(model: Any, centre: Array, j: int) -> str:
-    """Where the other columns are, in words."""
-    columns = model.fit_.columns
-    row = columns.decode(centre[None])
-    values = row.iloc[0].tolist() if hasattr(row, "iloc") else np.asarray(row)[0].tolist()
-    told = [
-        f"{feature_name(model, k)} = {value:.3g}" if isinstance(value, float) else f"{feature_name(model, k)} = {value}"
-        for k, value in enumerate(values)
-        if k != j
-    ]
-    return "at " + ", ".join(told) if told else ""
-
-
 def _draw(ax: Any, model: Any, grid: Array, mean: Array, band: Array, points: bool) -> None:
     """Curves with bands, or points with bars where the axis has labels."""
     family = model.family_
@@ -143,10 +136,10 @@ def _draw(ax: Any, model: Any, grid: Array, mean: Array, band: Array, points: bo
     several = mean.reshape(len(mean), -1)
     band = band.reshape(len(mean), -1, 2)
     many = several.shape[1] > 1
-    names = [str(label) for label in getattr(model, "classes_", [])] or model.target_names_ or []
+    names = [plain_text(label) for label in getattr(model, "classes_", [])] or part_names(model, several.shape[1])
     for k in range(several.shape[1]):
         colour = COLOURS[k % len(COLOURS)] if many else MEAN
-        label = names[k] if many and len(names) == several.shape[1] else f"y{k}" if many else None
+        label = (names[k] if len(names) == several.shape[1] else f"y{k}") if many else None
         if points:
             bars = np.abs(band[:, k].T - several[:, k])
             ax.errorbar(grid, several[:, k], bars, fmt="o", color=colour, capsize=3, label=label)
@@ -163,6 +156,7 @@ def plot_map(
     features: tuple[int | str, int | str] = (0, 1),
     quantity: str | Callable[[Any], Array] = "mean",
     *,
+    at: Mapping[int | str, Any] | None = None,
     n: int = 60,
     ax: Any = None,
 ) -> Any:
@@ -174,6 +168,7 @@ def plot_map(
     features : the columns on the axes
     quantity : name of a method of `Predictive` that gives one number per row, such as "mean" and "var", or a function
         of the predictive distribution, such as ``lambda p: p.probability(10, np.inf)``
+    at : values of columns that are held, such as ``{"depth": 2.0}``
     n : points on each axis
 
     Examples
@@ -188,11 +183,9 @@ def plot_map(
         raise ValueError("a map needs two columns; this model has one. Try plot_effects.")
     ax = axes_for(ax, figsize=(5.6, 4.4))
     i, j = (feature_index(model, f) for f in features)
-    inputs, centre = inputs_of(model), model.fit_.columns.centre(inputs_of(model))
-    low, high = inputs.min(axis=0), inputs.max(axis=0)
-    a, b = np.linspace(low[i], high[i], n), np.linspace(low[j], high[j], n)
-    X = np.repeat(centre[None], n * n, axis=0)
-    X[:, i], X[:, j] = np.tile(a, n), np.repeat(b, n)
+    inputs, held = inputs_of(model), Held(model, at)
+    a, b = (np.linspace(*padded(inputs[:, k].min(), inputs[:, k].max()), n) for k in (i, j))
+    X = held.rows({i: np.tile(a, n), j: np.repeat(b, n)})
     predictive = predictive_of(model, named_rows(model, X))
     values = np.asarray(quantity(predictive) if callable(quantity) else getattr(predictive, quantity)())
     if values.shape != (n * n,):
@@ -204,6 +197,7 @@ def plot_map(
     image = ax.pcolormesh(a, b, values.reshape(n, n), cmap="twilight" if cyclic else "viridis", shading="auto")
     label = quantity if isinstance(quantity, str) else getattr(quantity, "__name__", "quantity")
     ax.figure.colorbar(image, ax=ax, label=label if label != "<lambda>" else target_name(model, "quantity"))
-    ax.plot(inputs[:, i], inputs[:, j], ".", color=POINTS, ms=3, alpha=0.5)
+    ax.plot(inputs[:, i], inputs[:, j], "o", color=POINTS, mec="white", mew=0.5, ms=3.4)
     ax.set(xlabel=feature_name(model, i), ylabel=feature_name(model, j))
+    held.tell(ax, i, j)
     return ax

@@ -1,10 +1,15 @@
-"""Ordered outputs: mean and bands."""
+"""Ordered outputs: mean and bands, in one picture or a panel for every part."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from ggpm.plotting._common import (
+    Array,
+    Held,
     axes_for,
     check_kind,
     feature_index,
@@ -12,9 +17,12 @@ from ggpm.plotting._common import (
     has_bands,
     legend_beside,
     line_of,
+    padded,
+    part_names,
     points_of,
     predictive_of,
     target_name,
+    within,
 )
 from ggpm.plotting.style import BAND, COLOURS, MEAN, POINTS
 
@@ -26,10 +34,22 @@ def plot_bands(
     level: float = 0.9,
     data: Any = None,
     limits: tuple[float, float] | None = None,
+    at: Mapping[int | str, Any] | None = None,
     n: int = 200,
     ax: Any = None,
 ) -> Any:
     """Mean and central interval of ordered outputs: numbers, counts, proportions, parts of a composition.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    feature : int or str
+        The input on the horizontal axis.
+    level : probability of the intervals
+    data : (X, y), None or False
+        Points to draw: None means the training rows, False none.
+    limits : range of the input; None: that of the training rows and of the points
+    at : values of other columns, such as ``{"depth": 2.0}``; those that it does not name are at their medians
 
     Examples
     --------
@@ -42,26 +62,123 @@ def plot_bands(
     family = model.family_
     check_kind(model, has_bands(family), "ordered outputs")
     ax = axes_for(ax, figsize=(7.2, 3.8))
-    feature = feature_index(model, feature)
-    grid, X = line_of(model, feature, n, limits)
+    feature, held = feature_index(model, feature), Held(model, at)
+    points = points_of(model, data)
+    grid, X = line_of(model, feature, n, limits, points, held)
+    points = within(points, feature, grid)
     predictive = predictive_of(model, X)
     mean, interval = predictive.mean(), predictive.interval(level)
     many = mean.ndim == 2
-    names = (model.target_names_ if model.target_names_ else [f"y{j}" for j in range(mean.shape[1])]) if many else []
-    points = points_of(model, data)
+    names = part_names(model, mean.shape[1]) if many else []
     for j in range(mean.shape[1] if many else 1):
         m, band = (mean[:, j], interval[:, j]) if many else (mean, interval)
-        colour = COLOURS[j % len(COLOURS)] if many else MEAN
-        fill = {"color": colour if many else BAND, "alpha": 0.18 if many else 0.3, "lw": 0}
-        ax.fill_between(grid, band[:, 0], band[:, 1], step="mid" if family.support.integer else None, **fill)
-        ax.plot(grid, m, color=colour, lw=1.8, label=names[j] if many else None)
-        if points is not None:
-            y = points[1][:, j] if many else points[1].reshape(len(points[1]), -1)[:, 0]
-            ax.plot(points[0][:, feature], y, ".", color=colour if many else POINTS, ms=4, alpha=0.6)
-    ax.set(xlim=(grid[0], grid[-1]), xlabel=feature_name(model, feature), ylabel=target_name(model, "y"))
+        y = None if points is None else points[1][:, j] if many else points[1].reshape(len(points[1]), -1)[:, 0]
+        said = {"mean": f"{names[j]}, mean"} if many else {"mean": "mean", "band": f"{level:.0%} interval"}
+        colour = COLOURS[j % len(COLOURS)] if many else None
+        _band(ax, grid, m, band, colour, said, step=family.support.integer)
+        if points is not None and y is not None:
+            ink = POINTS if colour is None else colour
+            ax.plot(points[0][:, feature], y, ".", color=ink, ms=4, alpha=0.6, label=None if many else "observed")
+    ax.set(xlim=padded(grid[0], grid[-1]), xlabel=feature_name(model, feature), ylabel=target_name(model, "y"))
     if family.kind == "compositions":
         total = family.support.total
-        ax.set(ylim=(0, total), ylabel="share" if total == 1 else f"part of {total:g}")
-    if many:
-        legend_beside(ax)
+        ax.set(ylim=padded(0, total), ylabel="share" if total == 1 else f"part of {total:g}")
+    held.tell(ax, feature)
+    legend_beside(ax, f"with {level:.0%} intervals" if many else None)
     return ax
+
+
+MOST_ACROSS = 4  # panels in a line
+
+
+def plot_parts(
+    model: Any,
+    feature: int | str = 0,
+    *,
+    level: float = 0.9,
+    data: Any = None,
+    limits: tuple[float, float] | None = None,
+    at: Mapping[int | str, Any] | None = None,
+    n: int = 100,
+    axes: Any = None,
+    figure: Any = None,
+) -> Any:
+    """Mean and band of every part in a panel of its own: compositions, vectors, counts in categories as shares.
+
+    Bands of compositions and vectors are central intervals of what is observed; those of counts in categories are
+    credible intervals of the shares, because how far counts scatter about them depends on their total.
+
+    Parameters
+    ----------
+    model, feature, level, data, limits, at : as in `plot_bands`
+    axes : as many matplotlib axes as parts, or None
+    figure : an empty matplotlib figure for the panels, where no axes are given; None makes one
+
+    Returns
+    -------
+    array of axes
+
+    Examples
+    --------
+    >>> import numpy as np, ggpm
+    >>> X, y = np.arange(6.0)[:, None], np.array([[3, 1, 0], [2, 2, 0], [1, 2, 1]] * 2)
+    >>> model = ggpm.GGPRegressor("multinomial", optimizer=None).fit(X, y)
+    >>> [ax.get_title() for ax in plot_parts(model, n=10)]
+    ['y0', 'y1', 'y2']
+    """
+    family = model.family_
+    counted = family.kind == "shares"
+    compositions = family.kind == "compositions"
+    check_kind(model, counted or compositions or has_bands(family), "parts of ordered outputs")
+    feature, held = feature_index(model, feature), Held(model, at)
+    points = points_of(model, data)
+    grid, X = line_of(model, feature, n, limits, points, held)
+    points = within(points, feature, grid)
+    predictive = predictive_of(model, X)
+    mean = predictive.mean().reshape(n, -1)
+    band = (predictive.mean_interval(level) if counted else predictive.interval(level)).reshape(n, -1, 2)
+    count = mean.shape[1]
+    names = part_names(model, count) if count > 1 else [target_name(model, "successes" if counted else "y")]
+    lines = -(-count // MOST_ACROSS)
+    across = -(-count // lines)
+    if axes is None:
+        if figure is None:
+            figure = axes_for(None, figsize=(3.0 * across, 2.8 * lines)).figure
+            figure.clear()
+        panels = figure.subplots(lines, across, sharex=True, sharey=True, squeeze=False).ravel()
+        axes = panels[:count]
+        for ax in panels[count:]:
+            ax.set_axis_off()
+        for ax in axes[-across:]:  # the last panel of every column, also above one that is off
+            ax.tick_params(labelbottom=True)
+    y = None
+    if points is not None:
+        y = np.asarray(points[1], dtype=float).reshape(len(points[1]), -1)
+        y = y / y.sum(axis=1, keepdims=True) if counted else y
+    total = 1.0 if counted else family.support.total if compositions else None
+    for j, ax in enumerate(axes):
+        said = {"mean": "mean", "band": f"{level:.0%} interval" + (" of the share" if counted else "")}
+        _band(ax, grid, mean[:, j], band[:, j], None, said)
+        if points is not None and y is not None:
+            ax.plot(points[0][:, feature], y[:, j], ".", color=POINTS, ms=4, alpha=0.6, label="observed")
+        ax.set(xlim=padded(grid[0], grid[-1]), title=names[j])
+        if total is not None:
+            top = max(band[..., 1].max(), 0.0 if y is None or not y.size else np.nanmax(y))
+            ax.set_ylim(padded(0, min(total, 1.05 * top)))
+        if j >= count - across:
+            ax.set_xlabel(feature_name(model, feature))
+        if j % across == 0:
+            ax.set_ylabel("y" if total is None else "share" if total == 1 else f"part of {total:g}")
+    legend_beside(axes[across - 1])
+    if words := held.in_words(feature):
+        axes[0].figure.suptitle(words, fontsize="small")
+    return axes
+
+
+def _band(
+    ax: Any, grid: Array, mean: Array, band: Array, colour: str | None, said: Mapping[str, str], step: bool = False
+) -> None:
+    """A line with its band; without a colour in those of pictures that have one alone."""
+    fill = {"color": BAND if colour is None else colour, "alpha": 0.3 if colour is None else 0.18, "lw": 0}
+    ax.fill_between(grid, band[:, 0], band[:, 1], step="mid" if step else None, label=said.get("band"), **fill)
+    ax.plot(grid, mean, color=MEAN if colour is None else colour, lw=1.8, label=said["mean"])

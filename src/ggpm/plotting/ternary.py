@@ -30,26 +30,39 @@ def closed(y: NDArray) -> Array:
 
 
 def frame(ax: Any, names: list[str]) -> None:
-    """The triangle with a grid, ticks in percent and the names of the parts at the corners."""
+    """The triangle: every part has an edge of its own, whose ticks go on along the lines on which the part is constant.
+
+    The names stand at the corners, where a part is everything, and along the edges, with an arrow to where it grows.
+    """
     ax.set_axis_off()
     ax.set_aspect("equal")
     ax.plot(*CORNERS[[0, 1, 2, 0]].T, color="0.2", lw=1.0, zorder=6)
-    for t in (0.2, 0.4, 0.6, 0.8):
-        for part in range(3):
-            a, b = np.zeros(3), np.zeros(3)
-            a[part] = b[part] = t
-            a[(part + 1) % 3], b[(part + 2) % 3] = 1 - t, 1 - t
-            ends = project(np.stack([a, b]))
-            ax.plot(*ends.T, color="0.75", lw=0.6, zorder=0.5)
-            # the label stands outside, at the edge between this part and the one before it
-            edge = ends[1]
-            away = edge - CORNERS.mean(axis=0)
-            x, y = edge + 0.035 * away / np.linalg.norm(away)
-            ax.text(x, y, f"{t:.0%}", fontsize=7, color="0.45", ha="center", va="center")
-    places = [("center", "bottom", (0, 0.03)), ("center", "top", (-0.02, -0.05)), ("center", "top", (0.02, -0.05))]
+    for part, (turn, arrow) in enumerate(((-60, "← {}"), (60, "← {}"), (0, "{} →"))):
+        for t in (0.2, 0.4, 0.6, 0.8):
+            ends = _constant(part, t)
+            along = (ends[1] - ends[0]) / np.linalg.norm(ends[1] - ends[0])
+            stub, place = ends[1] + 0.02 * along, ends[1] + 0.055 * along
+            ax.plot(*np.stack([ends[0], stub]).T, color="0.75", lw=0.6, zorder=0.5)
+            ax.text(
+                *place, f"{t:.0%}", fontsize=7.5, color="0.4", ha="center", va="center", rotation=(0, -60, 60)[part]
+            )
+        middle = _constant(part, 0.5)[1]
+        away = middle - CORNERS.mean(axis=0)
+        x, y = middle + 0.13 * away / np.linalg.norm(away)
+        name = arrow.format(names[part])
+        ax.text(x, y, name, fontsize=8.5, color="0.4", ha="center", va="center", rotation=turn)
+    places = [("center", "bottom", (0, 0.03)), ("right", "top", (0.02, -0.04)), ("left", "top", (-0.02, -0.04))]
     for corner, name, (ha, va, shift) in zip(CORNERS, names, places):
         ax.text(corner[0] + shift[0], corner[1] + shift[1], name, ha=ha, va=va, fontsize=10)
-    ax.set(xlim=(-0.1, 1.1), ylim=(-0.12, 0.97))
+    ax.set(xlim=(-0.16, 1.16), ylim=(-0.18, 0.97))
+
+
+def _constant(part: int, value: float) -> Array:
+    """Ends of the line on which a part has a value, the second on the edge that bears its ticks."""
+    ends = np.zeros((2, 3))
+    ends[:, part] = value
+    ends[0, (part + 1) % 3] = ends[1, (part + 2) % 3] = 1 - value
+    return project(ends)
 
 
 @lru_cache(maxsize=1)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ggpm.data import frames
 from ggpm.data.checks import check_level
+from ggpm.data.text import see
 from ggpm.prediction.kinds import kind_of
 from ggpm.prediction.predictive import Predictive
 
@@ -58,7 +59,8 @@ class Calibration:
     def _repr_html_(self) -> str:
         """For notebooks: the table of measures."""
         table = self.frame.to_html(float_format="{:.4g}".format, na_rep="")
-        return f"<p>Calibration on {self.n} rows; <code>.plot()</code> draws it.</p>{table}"
+        more = see("inference", "what it means")
+        return f"<p>Calibration on {self.n} rows; <code>.plot()</code> draws it; {more}.</p>{table}"
 
     def pit_histogram(self, bins: int = 10) -> Array:
         """Share of the transforms in each of ``bins`` equal bins, times the number of bins: all 1 if right."""

@@ -41,7 +41,7 @@ class Numbers:
 
     def score(self, p: Predictive, y: Any) -> Array:
         """Level of the smallest interval that holds y; past 1, how many widths y lies outside of the widest one."""
-        low, high = self._edges(p)
+        low, high = np.moveaxis(self._central(p, 1.0 - EDGE), -1, 0)
         value = self._number(p, y)
         if p.family.support.integer:
             before, upto = kind_of(p.family).steps(p, p._encode(y))
@@ -53,13 +53,11 @@ class Numbers:
 
     def region(self, p: Predictive, cut: Array) -> NDArray:
         """Intervals that hold scores up to the cut."""
-        low, high = self._edges(p)
-        share = np.clip(cut, LEAST, 1.0 - EDGE)
-        ends = np.stack([self._quantile(p, (1.0 - share) / 2), self._quantile(p, (1.0 + share) / 2)], axis=-1)
-        wide = np.isfinite(cut) & (cut > 1.0)
-        reach = np.where(wide, cut - 1.0, 0.0) * (high - low)
+        ends, wide = self._of_levels(p, cut), np.isfinite(cut) & (cut > 1.0)
+        if wide.any():
+            reach = np.where(wide, cut - 1.0, 0.0) * np.diff(self._central(p, 1.0 - EDGE))[..., 0]
+            ends += np.stack([-reach, reach], axis=-1)
         support: Any = p.family.support
-        ends += np.stack([-reach, reach], axis=-1)
         ends = np.where(np.isinf(cut)[..., None], [support.low, support.high], ends)
         if support.integer:
             ends = np.stack([np.ceil(ends[..., 0]), np.floor(ends[..., 1])], axis=-1)
@@ -68,23 +66,25 @@ class Numbers:
             ends = np.stack([ends, np.asarray(p.trials)[:, None] - ends[:, ::-1]], axis=1)
         return ends
 
-    def _edges(self, p: Predictive) -> tuple[Array, Array]:
-        return p.quantile(EDGE / 2), p.quantile(1.0 - EDGE / 2)
+    def _central(self, p: Predictive, share: float) -> Array:
+        """Central intervals, of successes alone where y are counts of two kinds."""
+        ends = p.interval(share)
+        return ends[:, 0] if p.family.kind == "shares" else ends
+
+    def _of_levels(self, p: Predictive, cut: Array) -> Array:
+        """Central intervals whose level depends on row and entry, of which there are few."""
+        share = np.clip(cut, LEAST, 1.0 - EDGE)
+        out = np.empty((*share.shape, 2))
+        for value in np.unique(share):
+            chosen = share == value
+            rows = np.flatnonzero(chosen.reshape(len(share), -1).any(axis=1))
+            out[chosen] = self._central(p.rows(rows), float(value))[chosen[rows]]
+        return out
 
     @staticmethod
     def _number(p: Predictive, y: Any) -> Array:
         value = p.family.decode(p._encode(y)) if p.family.kind != "shares" else p._encode(y)[:, 0]
         return np.asarray(value, dtype=float)
-
-    @staticmethod
-    def _quantile(p: Predictive, q: Array) -> Array:
-        """Quantiles whose level depends on the row, of which there are few."""
-        out = np.empty_like(q)
-        for value in np.unique(q):
-            rows = np.flatnonzero((q == value).reshape(len(q), -1).any(axis=1))
-            found = p.rows(rows).quantile(float(value))
-            out[rows] = np.where(q[rows] == value, found, out[rows])
-        return out
 
 
 class Grades(Numbers):
@@ -95,10 +95,11 @@ class Grades(Numbers):
         return np.clip(np.maximum(1.0 - 2.0 * upto, 2.0 * before - 1.0), 0.0, 1.0)
 
     def region(self, p: Predictive, cut: Array) -> NDArray:
-        share = np.clip(cut, LEAST, 1.0 - EDGE)
-        low, high = self._quantile(p, (1.0 - share) / 2), self._quantile(p, (1.0 + share) / 2)
-        grades = np.arange(p.probabilities().shape[1])
-        return (grades >= low[:, None]) & (grades <= high[:, None]) | (cut >= 1.0)[:, None]
+        ends, grades = self._of_levels(p, cut), np.arange(p.probabilities().shape[1])
+        return (grades >= ends[:, :1]) & (grades <= ends[:, 1:]) | (cut >= 1.0)[:, None]
+
+    def _central(self, p: Predictive, share: float) -> Array:
+        return np.stack([p.quantile((1.0 - share) / 2), p.quantile((1.0 + share) / 2)], axis=-1)
 
 
 class Sets:

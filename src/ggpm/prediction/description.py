@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ggpm.data import frames
+from ggpm.data.text import see
 from ggpm.fields.dense import DensePosterior
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.learning.fit import Fit, RowsNotStored
@@ -17,8 +18,9 @@ from ggpm.learning.information import known
 from ggpm.learning.priors import names_of
 from ggpm.prediction.terms import term_shares
 
-__all__ = ["Description", "describe", "hyperparameter_names"]
+__all__ = ["Description", "describe", "facts_of", "hyperparameter_names", "model_html"]
 
+MOST_PHI = 6  # entries of phi in a line
 DIGITS = 4  # of numbers in tables for people; `to_frame` has all of them
 
 
@@ -88,6 +90,7 @@ class Description:
             top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
             body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
             blocks.append(f"<table><caption>{escape(title)}</caption><tr>{top}</tr>{body}</table>")
+        blocks.append(f"<p>{see('inference', 'How hyperparameters are learned')}</p>")
         return "".join(blocks)
 
     def __str__(self) -> str:
@@ -107,6 +110,43 @@ class Description:
     __repr__ = __str__
 
 
+def facts_of(model: Any) -> dict[str, str]:
+    """What a fitted model is and how its fit went, line by line; nothing is computed.
+
+    >>> from ggpm import GGPRegressor
+    >>> facts_of(GGPRegressor("poisson", optimizer=None).fit([[0.0], [1.0]], [1, 2]))["family"]
+    'Poisson'
+    """
+    fit: Fit = model.fit_
+    stored = not isinstance(fit.evidence.field, RowsNotStored)
+    notes = {f"note {number}": str(note) for number, note in enumerate(fit.notes, 1)}
+    return {
+        "family": type(fit.family).__name__,
+        "kernel": "; ".join(map(repr, fit.kernels)),
+        "inference": type(fit.rule).__name__.lower(),
+        "rows": str(fit.evidence.field.n_rows) if stored else "not in the file",
+        "log evidence": f"{fit.log_evidence:.{DIGITS + 2}g}",
+        "converged": "yes" if fit.converged else "no",
+    } | notes
+
+
+def model_html(model: Any) -> str:
+    """A fitted model in few lines of HTML, for notebooks."""
+    estimator, facts = type(model).__name__, facts_of(model)
+    name = facts.pop("family")
+    built_in = type(model.family_).__module__.startswith("ggpm.")
+    family = see(f"reference/ggpm.families.{name}", name) if built_in else escape(name)
+    phi: Any = np.ravel(np.asarray(model.family_.phi, dtype=float)) if model.family_.learns_phi else []
+    learned = {"φ": ", ".join(f"{v:.{DIGITS}g}" for v in phi[:MOST_PHI]) + (", ..." if len(phi) > MOST_PHI else "")}
+    rows = {"family": family} | {k: escape(v) for k, v in ((facts | learned) if len(phi) else facts).items()}
+    lines = "".join(f"<tr><th>{escape(k)}</th><td>{v}</td></tr>" for k, v in rows.items())
+    more = (
+        "<code>summary()</code> has intervals, <code>summary(X)</code> predictions, <code>ggpm.report</code> all of it"
+    )
+    title, warned = see(f"reference/ggpm.{estimator}", estimator), see("messages", "what warnings mean")
+    return f"<p><strong>{title}</strong>, fitted; {more}; {warned}.</p><table>{lines}</table>"
+
+
 def describe(model: Any, level: float = 0.9) -> Description:
     """Description of a fitted model, with intervals of its hyperparameters from the curvature of the evidence.
 
@@ -117,20 +157,12 @@ def describe(model: Any, level: float = 0.9) -> Description:
     ['value', 'lower', 'upper', 'note']
     """
     fit: Fit = model.fit_
-    stored = not isinstance(fit.evidence.field, RowsNotStored)
-    facts = {
-        "family": type(fit.family).__name__,
-        "kernel": "; ".join(map(repr, fit.kernels)),
-        "inference": type(fit.rule).__name__.lower(),
-        "rows": str(fit.evidence.field.n_rows) if stored else "not in the file",
-        "log evidence": f"{fit.log_evidence:.{DIGITS + 2}g}",
-        "converged": "yes" if fit.converged else "no",
-    }
+    facts = facts_of(model)
+    notes = {name: facts.pop(name) for name in list(facts) if name.startswith("note ")}
     told, reason = _hyperparameters(model, level)
     if reason:
         facts["intervals"] = reason
-    for number, note in enumerate(fit.notes, 1):
-        facts[f"note {number}"] = str(note)
+    facts |= notes
     return Description(facts, {"hyperparameters": told, **_terms(fit)}, level)
 
 

@@ -35,12 +35,11 @@ Array = NDArray[np.float64]
 
 JOINT_MOST = 1000  # latents of all rows up to which they are drawn together: a covariance of that order
 BATCH = 2_000_000  # numbers of a batch of rows: some ten arrays of 16 MB
-# Weights whose effective number is above 95 % of the draws move no average by more than a quarter of its standard
-# deviation (Cauchy and Schwarz: by at most sqrt(1/0.95 - 1) = 0.23), whatever the shape of their tail; near a good
-# variational Gaussian they are nearly alike, and k̂ tells the shape of next to nothing. Below 90 % they warn even with a
-# light tail. Measured on 42 rows with quadrature (tests/test_diagnosis.py): probabilities were off by 0.047 to 0.45 in
-# the rows that warn, by 0.028 at most in the others; against NUTS: docs/comparison.md.
-ALIKE, UNLIKE = 0.95, 0.90
+# Error of a probability of the latent beyond which a row warns. Neither k̂ nor the effective share would do: near a good
+# variational Gaussian the weights are nearly alike, and k̂ is the shape of next to nothing (3 or 4 in rows that NUTS
+# finds right); and with several latents weights vary that leave the distribution of each as it is. docs/comparison.md
+# has what quadrature and NUTS say of the rows on either side.
+WRONG = 0.05
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,8 @@ class Diagnosis:
     """Effective share of the draws of every row, (n,): one if its Gaussian is exact."""
     moved: Array
     """Standard deviations by which the weights move the row's latent mean, (n,): the largest over latents."""
+    error: Array
+    """Largest error of a probability ``P(latent <= x)`` of every row, (n,), over x and the row's latents."""
     draws: int
     joint_k: float = float("nan")
     """k̂ of the weights of all rows together. It grows with the number of rows, and is no verdict."""
@@ -65,23 +66,23 @@ class Diagnosis:
 
     @property
     def warns(self) -> NDArray[np.bool_]:
-        """Rows whose Gaussian is not to be trusted: the weights vary, and have a heavy tail or vary much."""
-        heavy = ~(self.k <= most_k(self.draws)) & (self.effective < ALIKE)
-        return heavy | ~(self.effective >= UNLIKE)
+        """Rows whose Gaussian is not to be trusted: probabilities of their latent are off by more than 0.05."""
+        return ~(self.error <= WRONG)
 
     def to_frame(self) -> Any:
-        """One line for every row: k, effective, moved, warns."""
-        columns = {"k": self.k, "effective": self.effective, "moved": self.moved, "warns": self.warns}
-        return frames.require("pandas").DataFrame(columns)
+        """One line for every row: k, effective, moved, error, warns."""
+        names = ("k", "effective", "moved", "error", "warns")
+        return frames.require("pandas").DataFrame({name: getattr(self, name) for name in names})
 
     def __repr__(self) -> str:
-        n = len(self.k)
+        warns, most = self.warns, most_k(self.draws)
         lines = [
-            f"{self.warns.sum()} of {n} rows warn: their Gaussian is not to be trusted (k̂ > {most_k(self.draws):.2g} "
-            f"with weights that vary, or less than {UNLIKE:.0%} of the draws effective).",
-            f"largest k̂ {np.nanmax(self.k, initial=-np.inf):.2f}, least effective share {self.effective.min():.2f}, "
-            f"largest move {self.moved.max():.2f} standard deviations.",
+            f"{warns.sum()} of {len(warns)} rows warn: probabilities of their latent are off by more than {WRONG}.",
+            f"largest error {self.error.max():.2f}, largest move {self.moved.max():.2f} standard deviations, "
+            f"least effective share {self.effective.min():.2f}.",
         ]
+        if heavy := int(np.sum(warns & ~(self.k <= most))):
+            lines.append(f"k̂ is above {most:.2g} in {heavy} of those that warn: they may be off by more than they say.")
         if np.isfinite(self.log_evidence):
             lines.append(
                 f"log evidence {self.log_evidence:.3f} ± {self.log_evidence_error:.3f} by importance sampling, "
@@ -103,7 +104,7 @@ def diagnose(approximation: Approximation, draws: int = 4000, random_state: Any 
     a, rng = approximation, np.random.default_rng(random_state)
     rows = _rows_of(a)
     n, D = rows.mean.shape
-    k, effective, moved = np.empty(n), np.empty(n), np.empty(n)
+    k, effective, moved, error = np.empty((4, n))
     root = cholesky_root(rows.cov)
     for part in _batches(n, draws * D):
         d = np.einsum("ijk,sik->sij", root[part], rng.standard_normal((draws, len(part), D)))
@@ -115,10 +116,18 @@ def diagnose(approximation: Approximation, draws: int = 4000, random_state: Any 
         # against the plain mean of the same draws: what chance moves both by is no error
         away = np.einsum("si,sij->ij", w - 1.0 / draws, d)
         moved[part] = np.max(np.abs(away) / np.where(sd > 0, sd, 1.0), axis=1)
+        error[part] = _largest_error(d, w - 1.0 / draws)
     joint = {}
     if isinstance(a.process, DenseProcess) and n * D <= JOINT_MOST:
         joint = _together(a, rows, draws, rng)
-    return Diagnosis(k, effective, moved, draws, approximate_log_evidence=a.log_evidence, **joint)
+    return Diagnosis(k, effective, moved, error, draws, approximate_log_evidence=a.log_evidence, **joint)
+
+
+def _largest_error(d: Array, excess: Array) -> Array:
+    """Largest difference of distribution functions, (rows,), of draws (draws, rows, D) with and without weights."""
+    order = np.argsort(d, axis=0)
+    steps = np.take_along_axis(np.broadcast_to(excess[..., None], d.shape), order, axis=0)
+    return np.max(np.abs(np.cumsum(steps, axis=0)), axis=(0, 2))
 
 
 @dataclass(frozen=True)

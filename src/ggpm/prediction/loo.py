@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ggpm.data.checks import as_array, check_whole
+from ggpm.data.text import see
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks, Diagonal
 from ggpm.families.weighted import unweighted
@@ -121,7 +122,10 @@ class LeaveOneOut(Pointwise):
             "effective parameters": f"{self.effective_parameters:.3g}",
         }
         lines = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in rows.items())
-        return f"<p>Leave-one-out; <code>ggpm.compare</code> sets models side by side.</p><table>{lines}</table>"
+        more = see("comparison", "how")
+        return (
+            f"<p>Leave-one-out; <code>ggpm.compare</code> sets models side by side: {more}.</p><table>{lines}</table>"
+        )
 
     @property
     def effective_parameters(self) -> float:

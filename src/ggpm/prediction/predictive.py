@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.checks import check_level, check_whole
+from ggpm.data.text import see
 from ggpm.families.base import Family
-from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, cholesky_root, expectation, latent_root
+from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, Sums, average, cholesky_root, expectation, latent_root
 from ggpm.prediction.kinds import Ordered, kind_of
 from ggpm.prediction.nodes import gather, latent_nodes
 from ggpm.prediction.questions import Parameter, mean_interval, probability
@@ -28,6 +29,8 @@ Array = NDArray[np.float64]
 # than HARD is computed on nodes that resolve the likelihood all over the latent's range. A rule of the ladder is off by
 # NEXT of its change from the one before.
 TOLERANCE, HARD, NEXT = 3e-8, 1e-6, 0.1
+# Times the tolerance that sparse grids may change: 3e-4, where 4096 Sobol points are off by 1e-4 (ten classes).
+GRIDS_TO = 1e4
 BLOCK = 2**14  # rows that are answered at a time
 
 SHOWN_ROWS = 8  # in a notebook
@@ -119,7 +122,8 @@ class Predictive:
         names = None if self.classes is None else [str(label) for label in self.classes]
         table = summarise(shown, 0.9, names, self.classes).to_html(float_format="{:.4g}".format)
         more = f"<p>and {len(self) - SHOWN_ROWS} more rows</p>" if len(self) > SHOWN_ROWS else ""
-        return f"<p>{escape(repr(self))}, with 90 % regions</p>{table}{more}"
+        asked = see("reference/ggpm.Predictive", "all that it answers")
+        return f"<p>{escape(repr(self))}, with 90 % regions; {asked}</p>{table}{more}"
 
     # ---- moments ---------------------------------------------------------------------------------------------
     def mean(self) -> Array:
@@ -152,43 +156,51 @@ class Predictive:
         family, trials, centre = self.family, self.trials, self._centre()
         if family.variance_of(centre) is not None:
             return np.asarray(family.variance_of(self._moment()))
-        # entries of matrices have variances, not covariances
-        outer = centre.ndim == 2 and family.support.row_ndim < 2
-        size = centre[0].size if len(centre) else 1
-        pairs = [(i, j) for i in range(size) for j in range(i + 1)] if outer else [(i, i) for i in range(size)]
+        if centre.ndim == 2 and family.support.row_ndim < 2:
+            return self._covariance(centre)
 
+        # entries of matrices have variances, not covariances
         def moments(eta: Array, rows: Rows) -> Array:
-            """The moment from its centre, and E[(y - centre)^2] entry by entry: one operation each on long arrays."""
             t = None if trials is None else trials[rows]
-            moment = family.moment(eta, t)
-            first = (moment - centre[rows]).reshape(*eta.shape[:2], size)
-            out = np.empty((size + len(pairs), *eta.shape[:2]))
-            out[:size] = np.moveaxis(first, -1, 0)
-            second = out[size:]
-            for square, (i, j) in zip(second, pairs):
-                np.multiply(out[i], out[j], out=square)
-            if outer and family.has("share_spread"):
-                s, p = family.share_spread(eta, t), moment if t is None else moment / t[:, None]
-                shares = [np.ascontiguousarray(p[..., i]) for i in range(size)]
-                for square, (i, j) in zip(second, pairs):
-                    square += s * shares[i] * ((1.0 if i == j else 0.0) - shares[j])
-            else:
-                spread = family.spread(eta, t)
-                for square, (i, j) in zip(second, pairs):
-                    square += spread[..., i, j] if outer else spread.reshape(*eta.shape[:2], -1)[..., i]
-            return np.moveaxis(out, 0, -1)
+            first = family.moment(eta, t) - centre[rows]
+            return np.stack([first, first**2 + family.spread(eta, t)], axis=2)
 
         found = self._expect(moments)
-        first = found[:, :size]
-        total = np.empty((len(self), size, size) if outer else (len(self), size))
-        for k, (i, j) in enumerate(pairs):
-            value = found[:, size + k] - first[:, i] * first[:, j]
-            if outer:
-                total[:, i, j] = total[:, j, i] = value
-            else:
-                total[:, i] = value
-        total = total if outer else total.reshape(centre.shape)
-        return family.variance(centre + first.reshape(centre.shape), total, np.zeros_like(total))
+        total = found[:, 1] - found[:, 0] ** 2
+        return family.variance(centre + found[:, 0], total, np.zeros_like(total))
+
+    def _covariance(self, centre: Array) -> Array:
+        """Covariances of vectors, by one product of matrices for every row."""
+        family, trials, size = self.family, self.trials, centre.shape[1]
+        shares = family.has("share_spread")
+
+        def sums(eta: Array, rows: Rows, weights: Array) -> Array:
+            """E[y - centre], and E[(y - centre)(y - centre)^T]."""
+            t = None if trials is None else trials[rows]
+            c, w = centre[rows][:, :, None], np.broadcast_to(weights.T, (len(rows), len(eta)))
+            away = np.ascontiguousarray(family.moment(eta, t).transpose(1, 2, 0))  # (k, d, S): long rows
+            away -= c
+            out = np.empty((len(rows), size + 1, size))
+            if not shares:
+                out[:, 0] = (away @ w[:, :, None])[..., 0]
+                np.matmul(away * w[:, None, :], away.swapaxes(1, 2), out=out[:, 1:])
+                out[:, 1:] += average(lambda *_: family.spread(eta, t))(eta, rows, weights)
+                return out
+            # cov[y | eta] = s (diag(p) - p p^T) of p = (centre + away)/t: the same product, reweighted
+            N = np.ones((len(rows), 1)) if t is None else t[:, None]
+            s = w * family.share_spread(eta, t).T
+            np.matmul(away * (w - s / N**2)[:, None, :], away.swapaxes(1, 2), out=out[:, 1:])
+            first = away @ np.stack([w, s], axis=2)
+            out[:, 0], tilt, c = first[..., 0], first[..., 1] / N, c[..., 0] / N
+            strength = s.sum(axis=1)[:, None]
+            cross = (tilt + 0.5 * strength * c)[:, :, None] * c[:, None, :]
+            out[:, 1:] -= cross + cross.swapaxes(1, 2)
+            out[:, range(1, size + 1), range(size)] += tilt + strength * c
+            return out
+
+        found = self._expect_sums(sums, trials)  # squares of counts are as large as counts times trials
+        first, total = found[:, 0], found[:, 1:] - found[:, 0, :, None] * found[:, 0, None, :]
+        return family.variance(centre + first, total, np.zeros_like(total))
 
     def _moment(self) -> Array:
         closed = self.family.predictive_moments(self.latent_mean, self.latent_cov)
@@ -380,8 +392,8 @@ class Predictive:
         return self.family.sample(eta, rng, self.trials)
 
     def _encode(self, y: Any) -> Array:
-        """y as the family takes it, one for every row."""
-        encoded = self.family.encode(y)
+        """y as the family takes it, one for every row; a single value is that of every row."""
+        encoded = self.family.encode(np.full(len(self), y) if np.ndim(y) == 0 else y)
         if len(encoded) != len(self):
             raise ValueError(f"y has {len(encoded)} rows, the predictive distribution {len(self)}.")
         return encoded
@@ -398,22 +410,28 @@ class Predictive:
     # ---- expectations --------------------------------------------------------------------------------------------
     def _expect(self, function: Callable[[Array, Rows], Array]) -> Array:
         """E[function(eta, rows)] for every row; function gives (S, k, ...) for nodes eta (S, k, D) of rows (k,)."""
+        return self._expect_sums(average(function))
+
+    def _expect_sums(self, sums: Sums, unit: Array | None = None) -> Array:
+        """The same from weighted sums over nodes, accurate relative to the moment times a unit (m,)."""
+
+        def quiet(eta: Array, rows: Rows, weights: Array) -> Array:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return sums(eta, rows, weights)
+
+        at_mean = np.abs(quiet(self.latent_mean[None], np.arange(len(self)), np.ones(1))).reshape(len(self), -1)
         with np.errstate(over="ignore", invalid="ignore"):
-            at_mean = np.abs(function(self.latent_mean[None], np.arange(len(self)))[0]).reshape(len(self), -1)
             spread = np.abs(self._centre()).reshape(len(self), -1)
         scale = np.maximum(at_mean.max(axis=1, initial=0.0), spread.max(axis=1, initial=0.0))
-        scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
-
-        def finite(eta: Array, rows: Rows) -> Array:
-            with np.errstate(over="ignore", invalid="ignore"):
-                return function(eta, rows)
-
+        scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0) * (1.0 if unit is None else unit)
         mean, root = latent_root(self.latent_mean, self.latent_cov, self.family.shift_invariant)
-        value, error = expectation(finite, mean, root, rtol=TOLERANCE, atol=TOLERANCE * scale, next_change=NEXT)
+        value, error = expectation(
+            quiet, mean, root, rtol=TOLERANCE, atol=TOLERANCE * scale, next_change=NEXT, grids_to=GRIDS_TO
+        )
         D, d = root.shape[1:]
         hard = np.flatnonzero(error > HARD * scale) if 1 < d <= PRODUCT_MOST else np.empty(0, dtype=np.intp)
         width = np.broadcast_to(np.eye(D), (hard.size, D, D))
         for rows, eta, weights in latent_nodes(mean[hard], root[hard], width, 4 * value[0].size):
-            values = finite(eta.swapaxes(0, 1), hard[rows])
-            value[hard[rows]] = np.einsum("ks,sk...->k...", np.broadcast_to(weights, eta.shape[:2]), values)
+            each = np.broadcast_to(weights, eta.shape[:2]).T
+            value[hard[rows]] = quiet(eta.swapaxes(0, 1), hard[rows], each)
         return value

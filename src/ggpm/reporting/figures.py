@@ -46,7 +46,8 @@ def draw(model: Any, X: Any, y: Any, *, offset: Any, level: float) -> list[Pictu
     with matplotlib.rc_context(STYLE):
         for section, caption, paint in (
             ("data", _caption_of_data(model), lambda fig: DATA.get(kind, _histogram)(fig, model, y)),
-            ("predictions", "Predictions along the first column, and training rows.", lambda fig: _fan(fig, model)),
+            ("predictions", "Predictions along the first column (classes: the first two), and training rows.",
+             lambda fig: _fan(fig, model)),
             ("effects", "Mean of y as one column varies, others held where the titles say, with credible bands.",
              lambda fig: _effects(fig, model, level)),
             ("trust", "Coverage promised and found, and the histogram of probability integral transforms: on the "
@@ -161,6 +162,10 @@ def _fan(figure: Any, model: Any) -> bool:
     name = plotting.kind_of_picture(model)
     if name == "evidence":
         return False
+    if name == "parts":
+        panels = plotting.plot_parts(model, n=60, figure=figure)
+        figure.set_size_inches(7.4, 2.6 * -(-len(panels) // 3))
+        return True
     function = getattr(plotting, "plot_class_map" if name == "classes" else f"plot_{name}")
     function(model, ax=figure.add_subplot(), n=60)
     return True
@@ -175,10 +180,6 @@ def _effects(figure: Any, model: Any, level: float) -> bool:
     figure.set_size_inches(7.4, 2.7 * rows)
     axes = [figure.add_subplot(rows, min(len(chosen), 3), k + 1) for k in range(len(chosen))]
     plotting.plot_effects(model, chosen, level=level, n=40, axes=axes)
-    for ax in axes:
-        ax.title.set_wrap(True)
-        if len(ax.get_title()) > 40:  # a long list of what is held is on the page, not above every panel
-            ax.set_title("")
     return True
 
 

@@ -72,6 +72,8 @@ class Sites:
     """U with the coupling of latent dimensions that factorised sites leave out, (n, D, D), where it costs nothing."""
     levels: Any = None
     """Rules of the nodes that expectations were summed over, for their derivatives."""
+    error: float = 0.0
+    """What `value` may be off by because of its nodes."""
 
 
 class Slopes(ABC):
@@ -113,7 +115,7 @@ class Rule(ABC):
 
     @property
     def wobble(self) -> float:
-        """Nats per row by which `Sites.value` may differ between two evaluations because its nodes do."""
+        """Nats per row that `Sites.value` is asked to be exact to, where it is a sum over nodes."""
         return 0.0
 
     @property

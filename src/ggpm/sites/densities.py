@@ -59,8 +59,9 @@ NODES_STEP = 1.25  # rows whose numbers of nodes differ by less than this factor
 STEPS, ARRIVED = 60, 1e-3
 SHORTER = 0.25  # factor by which a step that leads down is shortened
 RESTART = 8  # steps after which rows that have not arrived are tried from their own best latent, too
-# With more than three latents: the error above which a sparse grid is given up, and the points that take its place.
-GRID_ERROR, STUDENT_LOG2 = 3e-4, 14
+# With more than three latents: the error above which a sparse grid is given up, and the points that take its place,
+# which are off by so much for ten parts, classes or counts (latents with standard deviations below 0.7).
+GRID_ERROR, STUDENT_LOG2 = 1.5e-3, 14
 CHUNK = 4096  # rows that are worked on at a time: what is kept of each is D x D
 
 
@@ -94,9 +95,6 @@ class Integrand:
     y: Array
     constant: Array
 
-    def __len__(self) -> int:
-        return len(self.mean)
-
     def of(self, rows: Rows | slice) -> Integrand:
         """The same for some of the rows."""
         return replace(self, mean=self.mean[rows], R=self.R[rows], y=self.y[rows], constant=self.constant[rows])
@@ -107,11 +105,14 @@ class Integrand:
             return self.mean + self.R[..., 0] * e
         return self.mean + np.einsum("ijk,...ik->...ij", self.R, e)
 
-    def __call__(self, e: Array, eta: Array | None = None) -> Array:
-        """Values at e, (..., n); ``eta`` are the latents there, where they are at hand."""
+    def __call__(self, e: Array) -> Array:
+        """Values at e, (..., n)."""
+        return self.at(self.eta(e), np.square(e) @ np.ones(e.shape[-1]))
+
+    def at(self, eta: Array, square: Array) -> Array:
+        """Values at the e with these latents (..., n, D) and this |e|^2, (..., n)."""
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            value = self.family.log_prob(self.eta(e) if eta is None else eta, self.y)
-            value = value - 0.5 * (np.square(e) @ np.ones(e.shape[-1]))
+            value = self.family.log_prob(eta, self.y) - 0.5 * square
         return np.where(np.isfinite(value), value, -np.inf) + self.constant
 
 
@@ -149,8 +150,9 @@ class Peaks:
 
     def _at(self, x: Array, rows: Rows | slice) -> Array:
         """log f at mode + L^-T x, (S, rows)."""
-        root, f = self._root[rows], self.integrand.of(rows)
-        return f(place(self.e[rows], root, x), place(f.eta(self.e[rows]), f.R @ root, x))
+        e, root, f = self.e[rows], self._root[rows], self.integrand.of(rows)
+        square = np.sum(e**2, axis=1) + x @ (2.0 * np.einsum("nij,ni->jn", root, e)) + _quadratic(root, x)
+        return f.at(place(f.eta(e), f.R @ root, x), square)
 
     @cached_property
     def _root(self) -> Array:
@@ -165,6 +167,13 @@ class Peaks:
     def spread(self) -> Array:
         """Standard deviation of the latents along each direction of x, (n, D)."""
         return np.sqrt(np.sum((self.integrand.R @ self._root) ** 2, axis=1))
+
+
+def _quadratic(root: Array, x: Array) -> Array:
+    """|root x|^2 for nodes x (S, d) and roots (n, d, d), (S, n): one product of matrices."""
+    j, k = np.tril_indices(x.shape[1])
+    M = root.swapaxes(1, 2) @ root
+    return (x[:, j] * x[:, k] * np.where(j == k, 1.0, 2.0)) @ M[:, j, k].T
 
 
 def log_sum(values: Array, weights: Array) -> Array:

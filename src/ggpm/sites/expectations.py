@@ -27,7 +27,16 @@ from numpy.typing import NDArray
 from ggpm.families.base import Family
 from ggpm.families.contrasts import Contrasts, contrasts
 from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals, second_moments
-from ggpm.families.special.adaptive import PRODUCT_MOST, Levels, Rows, expectation, first_levels, groups, raised
+from ggpm.families.special.adaptive import (
+    PRODUCT_MOST,
+    Levels,
+    Rows,
+    average,
+    expectation,
+    first_levels,
+    groups,
+    raised,
+)
 from ggpm.families.special.adaptive import place as place_nodes
 from ggpm.kernels.linalg import product
 from ggpm.sites.base import Problem
@@ -60,6 +69,8 @@ class Expected:
     """E[U] with the coupling of the latent dimensions, (n, D, D), where it is known in closed form."""
     levels: Levels | None = None
     """Rules of the rows' nodes; None with a closed form."""
+    error: float = 0.0
+    """What the values of all rows are off by together: their own estimates, where they have nodes."""
 
 
 def root(V: Marginals, factorised: bool) -> Array:
@@ -74,15 +85,14 @@ def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
         return _by_nodes(problem, mean, R, accuracy) if closed is None else closed
     found, A = _by_nodes(*_contrasted(problem, mean, R), accuracy), contrasts(mean.shape[1])
     U = Blocks(A.T @ found.U.dense() @ A)
-    return Expected(found.value, found.u @ A, U if R.ndim == 3 else U.diagonal(), U.values, found.levels)
+    return Expected(found.value, found.u @ A, U if R.ndim == 3 else U.diagonal(), U.values, found.levels, found.error)
 
 
 def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
     n, D = problem.shape
     value, u, moment = np.full(n, -np.inf), np.zeros((n, D)), np.zeros(R.shape)
     levels, trial = first_levels(R), first_levels(R)
-    best, tolerance = np.full(n, np.inf), np.zeros(n)
-    error = np.zeros((n, D))
+    best, tolerance, error = np.full(n, np.inf), np.zeros(n), np.zeros((n, D))
     rows, most = np.arange(n), MOST_NODES[accuracy] // max(1, D - 1)
     while rows.size:
         for part, x, weights in groups(trial, D, rows, width=2):
@@ -91,7 +101,7 @@ def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expecte
                 found = _Summed(log_p, u_s, x, weights, R[part])
             error[part], tolerance[part] = found.error, TOLERANCES[accuracy] * (1.0 + RTOL * np.abs(found.value))
             largest = found.error.max(axis=1)
-            better = ~(largest >= best[part])
+            better = ~(largest >= best[part]) if D > PRODUCT_MOST else np.isfinite(largest) | ~np.isfinite(best[part])
             kept = part[better]
             best[kept], levels[kept] = largest[better], trial[kept]
             value[kept], u[kept], moment[kept] = found.value[better], found.u[better], found.moment[better]
@@ -100,7 +110,9 @@ def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expecte
     with np.errstate(invalid="ignore"):  # rows whose expectation is not finite
         U = Diagonal(-moment / R) if R.ndim == 2 else Blocks(-2.0 * cholesky_pullback(R, moment))
     slopes = np.isfinite(u).all(axis=1) & np.isfinite(moment.reshape(n, -1)).all(axis=1)
-    return Expected(np.where(slopes, _finite(value), -np.inf), u, U, levels=levels)  # no slope leads away from there
+    off = float(np.sum(best, where=np.isfinite(best)))
+    # no slope leads away from values that are not finite
+    return Expected(np.where(slopes, _finite(value), -np.inf), u, U, levels=levels, error=off)
 
 
 class _Summed:
@@ -142,7 +154,7 @@ def expect_phi(problem: Problem, mean: Array, R: Array, levels: Levels | None) -
             return problem.family.log_prob_phi(eta, problem.y[rows])
 
     if levels is None:
-        return expectation(slope, mean + problem.offset, R, rtol=CLOSED_RTOL, atol=CLOSED_RTOL)[0]
+        return expectation(average(slope), mean + problem.offset, R, rtol=CLOSED_RTOL, atol=CLOSED_RTOL)[0]
     if problem.family.shift_invariant:
         problem, mean, R = _contrasted(problem, mean, R)
     out = np.empty((n, p))

@@ -108,7 +108,7 @@ class Variational(Rule):
 
     def at(self, problem: Problem, f: Array, V: Marginals | None = None, fisher: bool = False) -> Sites:
         found = expect(problem, f, self._root(V), self.accuracy)
-        return Sites(found.u, found.U, value=float(np.sum(found.value)), coupling=found.blocks, levels=found.levels)
+        return Sites(found.u, found.U, None, float(np.sum(found.value)), found.blocks, found.levels, found.error)
 
     def slopes(self, problem: Problem, f: Array, V: Marginals | None, sites: Sites) -> Slopes:
         return _VariationalSlopes(problem, f, self._root(V), sites.levels)

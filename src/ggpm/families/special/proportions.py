@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
+# Sums of exp(eta - max) below which log(sum) loses more than one digit.
+_DOMINATED = 1.1
 _FEW = 16  # up to so many parts, one operation per part on long arrays beats reductions over a short last axis
 
 
@@ -69,11 +71,14 @@ def log_softmax(eta: Array) -> Array:
     array([0., 0.])
     """
     z = eta - np.expand_dims(largest(eta), -1)
-    below, ones = z < 0, np.ones(z.shape[-1])
-    # the sum without one largest part; others may be as large
-    rest = np.where(below, np.exp(z), 0.0) @ ones
-    rest += (~below) @ ones - 1.0
-    return z - np.expand_dims(np.log1p(rest), -1)
+    total = np.asarray(np.exp(z) @ np.ones(z.shape[-1]))
+    log_total = np.asarray(np.log(total))
+    lost = total < _DOMINATED
+    if lost.any():  # the sum without one largest part, where that is nearly all
+        few = z[lost]
+        below = few < 0
+        log_total[lost] = np.log1p(np.where(below, np.exp(few), 0.0).sum(axis=-1) + ((~below).sum(axis=-1) - 1.0))
+    return z - np.expand_dims(log_total, -1)
 
 
 def log1p_minus(x: Array) -> Array:

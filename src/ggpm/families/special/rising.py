@@ -124,17 +124,30 @@ def expected_second(log_p: Array, log_q: Array, phi: float, N: Array) -> tuple[A
     out = np.empty((3, lp.size))
     k = np.arange(float(trials.max(initial=0.0)) + 1.0)
     for rows in batches(lp.size, 32 * k.size):
-        n, pair = trials[rows, None], np.stack([lp[rows], lq[rows]], axis=-1)[:, None, :]
-        inside = k <= n
-        y = np.where(inside, k, 0.0)
-        pmf = np.where(inside, np.exp(log_polya(np.stack([y, n - y], axis=-1), pair, np.asarray(phi))), 0.0)
+        n, inside = trials[rows, None], k <= trials[rows, None]
+        left = np.where(inside, n - k, 0.0)
         a, b = (np.maximum(phi * np.exp(v), 1e-290)[:, None] for v in (lp[rows], lq[rows]))
-        (c, w, t), (c_other, _, _) = log_rising(a, y), log_rising(b, n - y)
+        below = a + k
+        # all sums over k' < k of log_rising, and log p(k + 1)/p(k), are running sums
+        near, far = a / below, k / below
+        c, w, t = _running(near), _running(near * far), _running(near * far * (far - near))
+        c_other = np.take_along_axis(_running(b / (b + k)), left.astype(int), axis=1)
+        steps = np.log(np.maximum(left, 1.0) / (k + 1.0) * (below / (b + np.maximum(left - 1.0, 0.0))))
+        log_pmf = np.where(inside, _running(steps), -np.inf)
+        pmf = np.exp(log_pmf - log_pmf.max(axis=1, keepdims=True))
+        pmf /= pmf.sum(axis=1, keepdims=True)
         c_all = log_rising(np.full_like(n, phi), n)[0]
         out[0, rows] = np.sum(pmf * w, axis=1)
         out[1, rows] = np.sum(pmf * (t + w * (c - a / b * c_other)), axis=1)
         out[2, rows] = np.sum(pmf * (t + w * (c + c_other - c_all)), axis=1)
     return out[0].reshape(shape), out[1].reshape(shape), out[2].reshape(shape)
+
+
+def _running(v: Array) -> Array:
+    """Sums over the entries before each one, along the last axis."""
+    out = np.zeros_like(v)
+    np.cumsum(v[..., :-1], axis=-1, out=out[..., 1:])
+    return out
 
 
 def stirling_jet(k: Array) -> tuple[Array, Array, Array]:

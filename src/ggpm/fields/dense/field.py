@@ -43,6 +43,8 @@ DENSE_SIZE = 3000  # nD up to which a lost direction is computed again by elimin
 # Conjugate gradients within a step: most steps, and reduction of the residual, which need not be better than the step
 # is, whose curvature changes along it.
 CG_STEPS, CG_RTOL = 50, 1e-2
+# Most solves with one factorisation, and the factor by which the residual must fall for one more.
+REFINEMENTS, REFINED = 8, 0.1
 STEP = 1e-4  # of log-hyperparameters, for differences of kernel matrices: four digits of a guess of the Hessian
 
 
@@ -197,9 +199,22 @@ class DenseProcess(RowsProcess):
     def from_natural(self, natural: Natural) -> DenseGaussian:
         lam, U = natural[0], sites_of(natural[1])
         solution = self.solver(self.K, U)
-        z = solution.solve(lam)
-        z += solution.solve(lam - z - U.dot(self.K.dot(z)))  # one step of refinement
-        return DenseGaussian(U, solution, z, self.K.dot(z))
+        return DenseGaussian(U, solution, *self._refined(U, solution, lam))
+
+    def _refined(self, U: Curvature, solution: Any, lam: Array) -> tuple[Array, Array]:
+        """z and K z with ``z + U K z = lam``, refined as long as the residual falls.
+
+        Two solves are enough for most; where U is singular and large (many trials of a multinomial), a solve has four
+        digits, and the likelihood asks for ten.
+        """
+        z, least, last = solution.solve(lam), np.finfo(float).eps * np.abs(lam).max(initial=0.0), np.inf
+        for _ in range(REFINEMENTS):
+            left = lam - z - U.dot(self.K.dot(z))
+            size = np.abs(left).max(initial=0.0)
+            if not least < size < REFINED * last:
+                break
+            z, last = z + solution.solve(left), size
+        return z, self.K.dot(z)
 
     def coupled_target(self, rule: Rule, look: DenseLook, q: DenseGaussian) -> Natural | None:
         """Sites whose covariance is the natural gradient's and whose mean is a Newton step's.
