@@ -193,7 +193,7 @@ def _integrated(
 
 def _summed(family: Family, eta: Array, height: Any, left: Array, right: Array) -> Between:
     first = np.maximum(np.ceil(left), 0.0)
-    y = first + np.arange(int(np.max(right - left)) + 2)[:, None]
+    y = first + np.arange(np.floor(np.max(right - left)) + 2.0)[:, None]
     return _weighed(family, eta, y, np.where(y <= right, height(y), -np.inf))
 
 
