@@ -10,8 +10,7 @@ import pytest
 
 pytest.importorskip("click")
 pd = pytest.importorskip("pandas")
-from click.testing import CliRunner  # noqa: E402
-
+from cases import click_runner  # noqa: E402
 from ggpm import calibration, load, save  # noqa: E402
 from ggpm.cli import main  # noqa: E402
 from ggpm.data.tables import TableError, column_as_numbers, features_of, read_table, target_of, write_table  # noqa: E402
@@ -19,7 +18,7 @@ from ggpm.prediction.evaluation import evaluate  # noqa: E402
 
 
 def run(*arguments, code=0):
-    result = CliRunner().invoke(main, list(map(str, arguments)))
+    result = click_runner().invoke(main, list(map(str, arguments)))
     assert result.exit_code == code, (result.output, result.stderr, result.exception)
     return result
 
@@ -57,6 +56,17 @@ def folder(tmp_path_factory):
         *common,
     )
     return folder
+
+
+def test_fit_tells_which_kernels_were_tried(folder):
+    call = ("fit", folder / "data.csv", "--target", "count", "--family", "poisson", "--features", "hour")
+    told = json.loads(run(*call, "--out", folder / "tried.ggpm", "--json").stdout)
+    winner = load(folder / "tried.ggpm").search_.winner
+    assert winner in {line["name"] for line in told["search"] if line["kept"]}
+    shown = run(*call, "--out", folder / "tried.ggpm").stdout
+    assert "kernels that were tried" in shown and winner in shown
+    given = run(*call, "--out", folder / "given.ggpm", "--kernel", "RBF(5.0)", "--json").stdout
+    assert json.loads(given)["search"] is None
 
 
 def test_fit_predict_evaluate_agree_with_python(folder):
