@@ -7,9 +7,10 @@ by its curvature H there, and every row gets as many as it needs:
 * One latent: the trapezoidal rule in t, e = mode + sinh(t)/sqrt(H). Nodes are dense at the peak and still reach the
   tails of the Gaussian, where likelihoods that level off keep their mass; the spacing in t alone decides the error.
 * Two or three: the ladder of product rules of `ggpm.families.special.adaptive`, climbed until two neighbours agree;
-  rows of two latents that do not settle are integrated direction by direction with the stretched rule.
-* More: sparse grids. Rows of three or more latents that do not settle get quasi-random points with heavy tails, whose
-  error is a few per cent at worst (compositions with exp link and latents as wide as that of the tests).
+  rows of two latents that do not settle are integrated direction by direction with the stretched rule, those of three
+  that are far from it over sections across their widest direction, with points in each.
+* More: sparse grids. Other rows of three or more latents that do not settle get quasi-random points about the mode and
+  of the Gaussian, whose error grows with the width of the latents, from 3e-4 for standard deviations of one.
 
 R and the root of H are triangular factors: unique, so that no result depends on the choice of a basis.
 """
