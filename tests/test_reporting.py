@@ -43,11 +43,7 @@ def fitted():
     return model
 
 
-# bands of mean shares integrate the noise of log-ratios at every point of the latent
-DEAR = ("logistic_normal",)
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in DEAR else []) for n in FAMILIES])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_has_a_report(name, fitted, tmp_path):
     model, X, y = fitted(name)
     page = ggpm.report(model, X, y, tmp_path / "report.html")
