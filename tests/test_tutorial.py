@@ -3,7 +3,9 @@
 import ast
 import importlib
 import inspect
+import itertools
 import re
+import shlex
 from pathlib import Path
 
 import matplotlib
@@ -75,7 +77,9 @@ def pages():
     """Pages whose code no other test here looks at more closely."""
     own = {"tutorial_own_family.md", "cookbook.md"}
     found = sorted(p.relative_to(DOCS).as_posix() for p in DOCS.rglob("*.md"))
-    return [p for p in found if p not in own and not p.startswith(("_build", "gallery")) and blocks(p)]
+    slow = {"scaling.md"}  # starts a cluster
+    chosen = [p for p in found if p not in own and not p.startswith(("_build", "gallery")) and blocks(p)]
+    return [pytest.param(p, marks=[pytest.mark.slow] if p in slow else []) for p in chosen]
 
 
 @pytest.mark.parametrize("page", pages())
@@ -88,6 +92,44 @@ def test_every_page_runs(page, tmp_path, monkeypatch):
     for code in blocks(page):
         exec(compile(code, page, "exec"), world)
     matplotlib.pyplot.close("all")
+
+
+def commands():
+    """Every command line of ggpm on every page, continued lines joined; a file called ... stands for several."""
+    for path in sorted(DOCS.rglob("*.md")):
+        if path.relative_to(DOCS).parts[0] in ("_build", "gallery", "reference"):
+            continue
+        text = path.read_text().replace("\\\n", " ")
+        for line in re.findall(r"^ {4}(ggpm .*)$", text, flags=re.M) + re.findall(r"`(ggpm [a-z]+ [^`]*)`", text):
+            yield path.name, line.partition("  #")[0].strip()
+
+
+COMMANDS = sorted(set(commands()))
+
+
+@pytest.mark.parametrize("page, line", COMMANDS)
+def test_every_command_line_has_options_that_exist(page, line):
+    from ggpm.cli import main
+    from ggpm.kernels import kernel_from_text
+
+    _, name, *words = shlex.split(line)
+    command = main.get_command(None, name)
+    assert command is not None, name
+    known = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)} | {"--help"}
+    assert {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)} <= known
+    for flag, text in itertools.pairwise(words):
+        if flag == "--kernel":
+            kernel_from_text(text)
+
+
+def test_no_python_hides_in_a_block_that_is_not_run():
+    """Blocks that are not marked as Python are output, shell or formulas."""
+    for path in DOCS.rglob("*.md"):
+        if path.relative_to(DOCS).parts[0] not in ("_build", "gallery", "reference"):
+            for kind, text in re.findall(r"^```(\w*)\n(.*?)^```", path.read_text(), flags=re.S | re.M):
+                assert kind == "python" or not re.search(r"^(import|from) \w+|^\w+ = |\)\.fit\(", text, flags=re.M), (
+                    path
+                )
 
 
 SOURCE = Path(__file__).parents[1] / "src" / "ggpm"
