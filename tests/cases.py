@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -102,3 +103,11 @@ def gradients(evidence, a):
     """Gradient in theta and in the inducing inputs."""
     of_kernels, of_family, inputs = a.process.gradients(a)
     return evidence.gradient_in_theta(of_kernels, of_family), inputs
+
+
+def click_runner():
+    """click's runner of commands, whose standard output and errors are apart."""
+    from click.testing import CliRunner
+
+    apart = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}  # before click 8.2
+    return CliRunner(**apart)

@@ -1,4 +1,4 @@
-"""Readers under attack: broken model files, tables and kernel texts give documented errors, little memory, no actions.
+"""Readers under attack: broken files, tables and kernel texts give documented errors, little memory, no actions.
 
 ``python tests/fuzzing.py --inputs 100000`` (``make fuzz``) takes about that many broken inputs over all readers; the
 tests take a few thousand. Inputs are made from a corpus of good ones, which is made here too, by mutations of bytes and
@@ -30,6 +30,7 @@ from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, families
 from ggpm.data.tables import TableError, features_of, read_table, target_of
 from ggpm.kernels import Category, On
 from ggpm.kernels.text import KernelTextError, kernel_from_text, kernel_text
+from ggpm.learning.journal import Journal
 from ggpm.persistence import LoadError
 
 # What no reader has a reason to do. Readers import lazily: the good inputs are read first, without this list.
@@ -259,7 +260,36 @@ class KernelTexts:
         kernel_from_text(content.decode("utf-8", errors="replace"))
 
 
-READERS = {"models": Models, "tables": Tables, "kernels": KernelTexts}
+class Nothing(Exception):
+    """A journal of which no step is left: the search starts anew."""
+
+
+class Journals:
+    """Journals of searches, which are never refused: what is not as it was written ends them."""
+
+    errors = (Nothing,)
+
+    def __init__(self, folder):
+        self.path = Path(folder, "m.part")
+        journal = Journal(self.path, "a")
+        journal.note("RBF on 80 rows", optimum={"theta": [0.1], "message": "ü"}, loo=np.linspace(-1, 0, 9))
+        journal.note(np.array([0.5, -1e-300]), value=np.nan, gradient=np.zeros(2))
+        journal.close()
+        self.corpus = [self.path.read_bytes()]
+
+    def make(self, rng):
+        return mutated(self.corpus[0], self.corpus, rng)
+
+    def read(self, content):
+        self.path.write_bytes(content)
+        journal = Journal(self.path, "a")
+        told = journal.recall("RBF on 80 rows")
+        if told is None:
+            raise Nothing
+        assert len(told["loo"]) == 9 and told["optimum"]["message"] == "ü"
+
+
+READERS = {"models": Models, "tables": Tables, "kernels": KernelTexts, "journals": Journals}
 
 
 class Guard:

@@ -10,8 +10,7 @@ import pytest
 
 pytest.importorskip("click")
 pd = pytest.importorskip("pandas")
-from click.testing import CliRunner  # noqa: E402
-
+from cases import click_runner  # noqa: E402
 from ggpm import calibration, load, save  # noqa: E402
 from ggpm.cli import main  # noqa: E402
 from ggpm.data.tables import TableError, column_as_numbers, features_of, read_table, target_of, write_table  # noqa: E402
@@ -19,7 +18,7 @@ from ggpm.prediction.evaluation import evaluate  # noqa: E402
 
 
 def run(*arguments, code=0):
-    result = CliRunner().invoke(main, list(map(str, arguments)))
+    result = click_runner().invoke(main, list(map(str, arguments)))
     assert result.exit_code == code, (result.output, result.stderr, result.exception)
     return result
 

@@ -13,20 +13,14 @@ import pytest
 pytest.importorskip("click")
 pytest.importorskip("rich")
 pd = pytest.importorskip("pandas")
-from click.testing import CliRunner  # noqa: E402
-
-from ggpm import load  # noqa: E402
+from cases import click_runner  # noqa: E402
+from ggpm import GGPRegressor, load  # noqa: E402
 from ggpm.cli import main  # noqa: E402
-from ggpm.data.tables import TableError, features_of, read_table, split_columns, target_of  # noqa: E402
+from ggpm.data.tables import TableError, features_of, left_out, read_table, split_columns, target_of  # noqa: E402
 from ggpm.kernels import Category, Scaled, kernel_from_text  # noqa: E402
 from ggpm.learning.arena import Arena  # noqa: E402
 from ggpm.learning.journal import Journal  # noqa: E402
-
-
-def run(*arguments, code=0):
-    result = CliRunner().invoke(main, list(map(str, arguments)))
-    assert result.exit_code == code, (result.output, result.stderr, result.exception)
-    return result
+from test_cli import run  # noqa: E402
 
 
 def said(result):
@@ -156,7 +150,7 @@ def test_jobs_that_are_killed_end_with_the_same_result(job, tmp_path, monkeypatc
 def _invoke(arguments):
     """The result of a command, or None where it was killed."""
     try:
-        return CliRunner().invoke(main, list(map(str, arguments)))
+        return click_runner().invoke(main, list(map(str, arguments)))
     except Killed:
         return None
 
@@ -283,6 +277,76 @@ def test_names_with_commas_and_spaces(tmp_path):
     assert split_columns('a, "b""c" ,,d') == ["a", 'b"c', "d"]
 
 
+PLAIN = "x,n\n" + "".join(f"{0.5 * i},{i % 4}\n" for i in range(8))
+
+
+@pytest.mark.parametrize("content", [
+    "\ufeff" + PLAIN, PLAIN.replace("\n", "\r\n"), PLAIN.replace("\n", "\r"), PLAIN.replace(",", ";"),
+    PLAIN.replace(",", "\t"), PLAIN.replace(",", "|"), PLAIN.replace(",", ";").replace(".", ","), "sep=,\n" + PLAIN,
+    PLAIN.replace("\n", ",\n"), PLAIN.replace("\n", "\n\n"), PLAIN.replace("x", '"x"').replace("0.5", '"0.5"'),
+], ids=["bom", "crlf", "cr", "semicolons", "tabs", "bars", "decimal commas", "sep", "empty column", "blank lines",
+        "quotes"])  # fmt: skip
+def test_tables_in_other_forms_are_the_same_table(content, tmp_path):
+    (tmp_path / "t.csv").write_text(content, newline="")
+    table = read_table(tmp_path / "t.csv")
+    X = features_of(table, ["x"], exclude=[], path="t")
+    np.testing.assert_array_equal(X["x"], 0.5 * np.arange(8))
+    np.testing.assert_array_equal(target_of(table, ["n"], labels=False, path="t"), np.arange(8) % 4)
+    assert left_out(table, ["x", "n"]) in ({}, {"Unnamed: 2": "has no values"})
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"", "the file is empty"),
+    (b"\n\n", "not a readable CSV file"),
+    (b"x,n\n", "the table has no rows"),
+    (b"x,x,n\n1,2,3\n", "column 'x' occurs more than once"),
+    (PLAIN.encode("utf-16"), "line 1: there are zero bytes, as in UTF-16. Save the table as CSV in UTF-8"),
+    ("größe,n\n1,2\n".encode("latin-1"), "line 1: byte 0xf6 is not UTF-8"),
+    (b"x,n\n1,2\n2,\x003\n", "line 3: there are zero bytes"),
+    (b",".join(b"c%d" % i for i in range(100_000)) + b"\n", "more than 10000 columns"),
+    (b"x,n\n" + b"1" * 200_000 + b",2\n", "field larger than field limit"),
+    (b'x,n\n"1,2\n3,4\n', "EOF inside string"),
+    (b"x,n\n1,2,3\n", "row 1 has 3 fields, the header 2"),
+    (b"x,n\n1,2\n1,2,3\n", "Expected 2 fields in line 3, saw 3"),
+    (b" x , n \n1,2\n", "there is no column 'n'. It has ' x ', ' n '"),
+    (b'x,n\n"1,000",2\n"2,000",3\n"3,000",3\n', "'x' is text that differs in every row, such as '1,000'"),
+    (b"x;n\n1,000;2\n2,000;3\n3,000;1\n", "'x' is text that differs in every row, such as '1,000'"),
+    (b"x,n\n1,2\ninf,3\n", "column 'x', row 2: the value is infinite"),
+    (b"x,n\n1,2\n2,many\n", "column 'n', row 2: 'many' is not a number"),
+])  # fmt: skip
+def test_tables_that_cannot_be_meant(content, message, tmp_path):
+    (tmp_path / "t.csv").write_bytes(content)
+    job = ["fit", tmp_path / "t.csv", "--target", "n", "--family", "poisson", "--out", tmp_path / "m.ggpm"]
+    assert message in said(run(*job, code=1)) and not (tmp_path / "m.ggpm").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_one_row_and_names_of_all_kinds(tmp_path):
+    for text in (
+        "x,n\n1,2\n",
+        "日本,n,😀 b\n1,2,3\n2,3,1\n3,1,4\n",
+        '"a\nb",n\n1,2\n2,3\n',
+        "a" * 9999 + ",n\n1,2\n2,1\n",
+    ):
+        (tmp_path / "t.csv").write_text(text)
+        run("fit", tmp_path / "t.csv", "--target", "n", "--family", "poisson", "--out", tmp_path / "m.ggpm")
+        run("predict", tmp_path / "m.ggpm", tmp_path / "t.csv", "--json")
+
+
+@pytest.mark.parametrize("how, count", [("integrate", 3), ("stack", 1), ("none", 1)])
+def test_models_are_averaged(how, count, tmp_path):
+    """Integrated hyperparameters are several fits in one file, with the predictions of the same model in Python."""
+    (tmp_path / "t.csv").write_text(PLAIN)
+    job = ["fit", tmp_path / "t.csv", "--target", "n", "--family", "poisson", "--out", tmp_path / "m.ggpm"]
+    run(*job, "--averaging", how)
+    table = pd.read_csv(tmp_path / "t.csv")
+    model = GGPRegressor("poisson", averaging=how, random_state=0).fit(table[["x"]], table["n"])
+    rows = json.loads(run("predict", tmp_path / "m.ggpm", tmp_path / "t.csv", "--json").stdout)["rows"]
+    np.testing.assert_allclose([row["mean"] for row in rows], model.predict(table[["x"]]), rtol=1e-6)
+    assert 1 + len(load(tmp_path / "m.ggpm").fit_.others) >= count
+    assert "is not one of 'auto', 'none', 'stack'" in said(run(*job, "--averaging", "all", code=2))
+
+
 def test_times_in_other_forms(tmp_path):
     def fitted(values, code=0):
         pd.DataFrame({"when": values, "n": [1, 2, 0, 3]}).to_csv(tmp_path / "t.csv", index=False)
@@ -339,7 +403,7 @@ def test_a_missing_folder_is_told_before_the_work(command, tmp_path, monkeypatch
 def test_options_that_cannot_be_meant(options, message, tmp_path):
     (tmp_path / "t.csv").write_text("x,subject,n\n1,a,2\n2,b,3\n3,a,1\n")
     job = ["fit", tmp_path / "t.csv", "--target", "n", "--family", "poisson", "--out", tmp_path / "m.ggpm"]
-    result = CliRunner().invoke(main, list(map(str, [*job, *options])))
+    result = click_runner().invoke(main, list(map(str, [*job, *options])))
     assert result.exit_code in (1, 2) and message in said(result) and not (tmp_path / "m.ggpm").exists()
 
 

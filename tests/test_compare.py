@@ -291,5 +291,18 @@ def test_inducing_points_are_close_to_refits(weighted):
         np.testing.assert_allclose(loo.pointwise[i], other.log_predictive_density(X[[i]], y[[i]])[0], atol=1e-7)
 
 
+def test_fields_are_compared_with_each_other():
+    """The same rows, exact, by inducing points and by neighbours: nearly one elpd, and few points lose by it."""
+    X, y, family = simulate("poisson", n=60, seed=3)
+    kernel, held = ConstantKernel(1.0) * Matern(1.0, nu=1.5), {"optimizer": None, "inference": "laplace"}
+    fields = {"exact": {}, "inducing": {"inducing": X}, "neighbours": {"neighbours": 30}, "few": {"inducing": X[::30]}}
+    models = {name: GGPRegressor(family, kernel, **held, **s).fit(X, y) for name, s in fields.items()}
+    # in the exact model sites near a row that is left out respond, unless told otherwise; in the others they do not
+    table = ggpm.compare(models | {"exact": models["exact"].loo(neighbours=0)})
+    assert table.index[-1] == "few" and table.difference["few"] < -1.0
+    np.testing.assert_allclose(table.elpd[["inducing", "neighbours"]], table.elpd["exact"], atol=0.05)
+    np.testing.assert_allclose(table.p_eff[["inducing", "neighbours"]], table.p_eff["exact"], atol=0.2)
+
+
 def test_a_plain_result_has_no_effective_parameters():
     assert np.isnan(LeaveOneOut(np.zeros(3)).effective_parameters)

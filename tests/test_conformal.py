@@ -114,6 +114,42 @@ def test_each_group_has_its_coverage():
         assert inside[loud[30:110] == group].sum() == np.ceil(0.8 * (n + 1))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["numbers", "angles", "classes"])
+def test_coverage_of_groups_over_200_simulations(kind):
+    """Rows of one group are far noisier: together they are covered, but each group only if it is calibrated itself."""
+    held = {"together": [], "apart": []}
+    for s in range(200):
+        rng = np.random.default_rng(s)
+        X, y, model = data(kind, rng)
+        loud = rng.uniform(size=len(X)) < 0.5
+        y[loud] = rng.permutation(y[loud]) if kind != "numbers" else 5 * y[loud]
+        train, cal, new = np.split(np.arange(len(X)), [N_TRAIN, N_TRAIN + N_CAL])
+        model.fit(X[train], y[train])
+        for how in held:
+            cal_groups, new_groups = (loud[cal], loud[new]) if how == "apart" else (None, None)
+            dist = conformal(model, X[cal], y[cal], groups=cal_groups).predict_dist(X[new], groups=new_groups)
+            inside = dist.contains(y[new], 0.9)
+            held[how].append([inside[~loud[new]].mean(), inside[loud[new]].mean()])
+    apart, together = np.mean(held["apart"], axis=0), np.mean(held["together"], axis=0)
+    # 40 rows or so for each group: between 0.9 and 0.9 + 1/(n + 1), and 0.89 with the error of 200 simulations
+    high = 1.0 if kind == "classes" else 0.935
+    assert np.all((apart >= 0.89) & (apart <= high)), apart
+    assert together[1] < 0.89 < together[0], together
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["numbers", "angles"])
+def test_coverage_of_jackknife_plus_over_100_simulations(kind):
+    held = []
+    for s in range(100):
+        X, y, model = data(kind, np.random.default_rng(s))
+        calibrated = conformal(model, X[:30], y[:30], method="jackknife+")
+        held.append(calibrated.predict_dist(X[160:]).contains(y[160:], 0.9).mean())
+    # guaranteed is 0.8; as a rule it is 0.9, which 100 simulations of 30 rows know to 0.01
+    assert np.mean(held) > 0.87, np.mean(held)
+
+
 @pytest.mark.parametrize("kind", ["numbers", "angles", "classes"])
 def test_jackknife_plus(kind):
     X, y, model = data(kind, np.random.default_rng(4))
@@ -130,6 +166,7 @@ def test_leaving_single_rows_out_is_the_default_of_jackknife_plus():
     X, y, model = data("numbers", np.random.default_rng(5))
     calibrated = conformal(model, X[:12], y[:12], method="jackknife+")
     assert len(calibrated.models) == 12 and calibrated.guarantee(0.9) == pytest.approx(0.8)
+    assert "with probability 0.8 at least, and with about 0.9 as a rule" in repr(calibrated)
 
 
 def test_mistakes_are_named():

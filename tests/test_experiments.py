@@ -10,13 +10,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from matplotlib.figure import Figure
 from scipy.stats import ttest_rel
 from skimage import io
 from sklearn.exceptions import ConvergenceWarning
 
-from cases import DATA, needs_data
+from cases import DATA, click_runner, needs_data
 from ggpm.cli import main
 from ggpm.paper import annotation, features, label_regression, runner, simplex, triangle
 from ggpm.paper.baselines import wrap
@@ -98,10 +97,10 @@ def test_reproduce_goes_on_and_speaks_json(tmp_path, monkeypatch):
     order = ["reproduce", "labels", "--fast", "--quiet", "--jobs", "1", "--out", str(tmp_path), "--json"]
     with monkeypatch.context() as patched:
         patched.setattr(command, "_run", interrupted)
-        stopped = CliRunner().invoke(main, order)
+        stopped = click_runner().invoke(main, order)
     assert stopped.exit_code == 130 and "The same command goes on" in stopped.stderr
     monkeypatch.setattr(command, "_run", lambda *_: Report("labels", [{"a": 1.0}], [Table("t", ["a"], [["x"]])]))
-    result = CliRunner().invoke(main, order)
+    result = click_runner().invoke(main, order)
     assert json.loads(result.stdout)["experiments"][0]["experiment"] == "labels" and result.exit_code == 0
 
 
@@ -482,7 +481,7 @@ def test_chi_square_features_have_chi_square_distances():
 
 # ---- command -----------------------------------------------------------------------------------------------------
 def test_annotation_without_data_says_what_it_needs():
-    result = CliRunner().invoke(reproduce, ["annotation"])
+    result = click_runner().invoke(reproduce, ["annotation"])
     assert result.exit_code == 2
     for word in ("--data", "labels.csv", "cannot be redistributed", "docs/paper.md"):
         assert word in " ".join(result.output.split())
@@ -490,13 +489,13 @@ def test_annotation_without_data_says_what_it_needs():
 
 def test_faulty_annotation_data_is_an_error_message_not_a_traceback(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
-    result = CliRunner().invoke(reproduce, ["annotation", "--data", str(tmp_path / "t.csv"), "--quiet"])
+    result = click_runner().invoke(reproduce, ["annotation", "--data", str(tmp_path / "t.csv"), "--quiet"])
     assert result.exit_code == 1 and "hsv_*" in result.output and result.exception.__class__ is SystemExit
 
 
 def test_labels_command_writes_and_shows(tmp_path, monkeypatch):
     monkeypatch.setattr(label_regression, "FAST", label_regression.Settings(folds=2, data=("iris",)))
-    result = CliRunner().invoke(reproduce, ["labels", "--fast", "--jobs", "1", "--quiet", "--out", str(tmp_path)])
+    result = click_runner().invoke(reproduce, ["labels", "--fast", "--jobs", "1", "--quiet", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert (tmp_path / "labels" / "results.csv").is_file()
     assert "Label regression, 2-fold" in result.stdout and "100%" not in result.stderr
@@ -508,7 +507,7 @@ def test_all_runs_what_needs_no_data_and_says_what_it_left_out(tmp_path, monkeyp
     monkeypatch.setattr(triangle, "N_DRAWS", 100)
     monkeypatch.setattr(simplex, "FAST", SIMPLEX)
     monkeypatch.setattr(label_regression, "FAST", label_regression.Settings(folds=2, data=("iris",)))
-    result = CliRunner().invoke(main, ["reproduce", "all", "--fast", "--jobs", "1", "--out", str(tmp_path)])
+    result = click_runner().invoke(main, ["reproduce", "all", "--fast", "--jobs", "1", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "annotation: left out, it needs --data (see docs/paper.md" in result.stdout
     written = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")}
@@ -535,7 +534,7 @@ def test_annotation_command_reads_the_histogram_that_was_asked_for(tmp_path, mon
     scores = {}
     for space in ("luv", "hsv"):
         arguments = ["annotation", "--data", str(table), "--features", space, "--fast", "--jobs", "1"]
-        result = CliRunner().invoke(main, ["reproduce", *arguments, "--out", str(tmp_path / space)])
+        result = click_runner().invoke(main, ["reproduce", *arguments, "--out", str(tmp_path / space)])
         assert result.exit_code == 0, result.output
         folder = tmp_path / space / "annotation"
         assert {path.name for path in folder.iterdir()} == {"results.csv", "summary.csv", "annotation.png"}

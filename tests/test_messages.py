@@ -11,9 +11,9 @@ import click
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
 import ggpm
+from cases import click_runner
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, families, plotting
 from ggpm.cli import main
 from ggpm.cli.terminal import FLAGS, in_flags
@@ -131,9 +131,9 @@ def test_rows_that_are_read_in_chunks_speak_flags_too(tmp_path):
     table.to_parquet(tmp_path / "soil.parquet")
     arguments = ["fit", "soil.parquet", "--target", "sand,clay", "--family", "dirichlet", "--out", "m.ggpm"]
     arguments = [str(tmp_path / a) if a.endswith((".parquet", ".ggpm")) else a for a in arguments]
-    result = CliRunner().invoke(main, [*arguments, "--inducing", "2"])
+    result = click_runner().invoke(main, [*arguments, "--inducing", "2"])
     assert result.exit_code == 1 and "use --closure, which divides" in result.stderr.replace("\n", " ")
-    result = CliRunner().invoke(main, [*arguments, "--closure", "--inducing", "4"])
+    result = click_runner().invoke(main, [*arguments, "--closure", "--inducing", "4"])
     assert result.exit_code == 1 and "--inducing must be at most" in result.stderr.replace("\n", " ")
 
 

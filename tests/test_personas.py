@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from click.testing import CliRunner
 from sklearn.compose import make_column_transformer
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import GroupKFold, cross_val_score
@@ -14,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import ggpm
+from cases import click_runner
 from ggpm import GGPRegressor
 from ggpm.cli import main
 from ggpm.families import Dirichlet, VonMises
@@ -36,10 +36,10 @@ def test_wind_with_timestamps_stations_and_a_daily_cycle(tmp_path):
     np.testing.assert_allclose(model.predict(new), [260.0, 190.0], atol=12)
     wind.to_csv(tmp_path / "wind.csv", index=False)
     new.to_csv(tmp_path / "new.csv", index=False)
-    run = CliRunner().invoke(main, ["fit", str(tmp_path / "wind.csv"), "--target", "dir", "--family", "von_mises",
+    run = click_runner().invoke(main, ["fit", str(tmp_path / "wind.csv"), "--target", "dir", "--family", "von_mises",
                                     "--units", "degrees", "--out", str(tmp_path / "m.ggpm"), "--json"])  # fmt: skip
     assert run.exit_code == 0 and "Cyclic(24" in json.loads(run.stdout)["kernel"]
-    run = CliRunner().invoke(main, ["predict", str(tmp_path / "m.ggpm"), str(tmp_path / "wind.csv"), "--json"])
+    run = click_runner().invoke(main, ["predict", str(tmp_path / "m.ggpm"), str(tmp_path / "wind.csv"), "--json"])
     found = pd.DataFrame(json.loads(run.stdout)["rows"])["mean"].to_numpy()
     assert np.abs(np.mod(found - wind["dir"] + 180, 360) - 180).mean() < 15
 

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import ggpm
 from cases import FAMILIES, simulate
@@ -60,6 +61,21 @@ def test_every_family_has_a_report(name, fitted, tmp_path):
     shown = " ".join(tree.itertext())
     assert f"{expected['log_density']:.4g}" in shown and f"{expected['error']:.4g}" in shown
     assert len(facts["verdict"]) == 3 and all(sentence in shown for sentence in facts["verdict"])
+
+
+def test_hyperparameters_have_their_intervals_and_the_posterior_its_diagnosis(tmp_path):
+    X, y, family = simulate("poisson", n=40)
+    kernel = ConstantKernel(1.0) * RBF(1.0)
+    model = GGPRegressor(family, kernel, inference="laplace").fit(X[:30], y[:30])
+    page = ggpm.report(model, X[30:], y[30:], tmp_path / "report.html")
+    facts, shown = json.loads((tmp_path / "report.json").read_text())["model"], " ".join(parsed(page).itertext())
+    told = model.summary().to_frame()
+    for entry in facts["hyperparameters"]:
+        expected = told.loc[entry["name"], ["lower", "upper"]].tolist()
+        np.testing.assert_allclose(entry["interval"], expected, rtol=1e-12)
+        assert all(f"{end:.3g}" in shown for end in expected)
+    assert facts["gaussian_posterior"] == repr(model.diagnose(draws=1000)).splitlines()
+    assert "of 30 rows warn" in shown and "largest k̂" in shown
 
 
 def test_the_numbers_of_the_worst_rows_are_those_of_the_model(fitted, tmp_path):

@@ -184,14 +184,15 @@ def test_chunks_of_other_kinds_are_named(tmp_path):
 
 
 def test_the_command_streams_parquet(tmp_path):
-    click_testing = pytest.importorskip("click.testing", reason="needs click (the extra ggpm[cli])")
+    pytest.importorskip("click.testing", reason="needs click (the extra ggpm[cli])")
     pytest.importorskip("rich", reason="needs rich (the extra ggpm[cli])")
+    from cases import click_runner
     from ggpm import load
     from ggpm.cli import main
 
     X, y = winds(120)
     write_parquet(tmp_path / "in.parquet", X, y, label=np.where(X[:, 0] > 2, "b", "a"))
-    run = click_testing.CliRunner().invoke
+    run = click_runner().invoke
     shared = [str(tmp_path / "in.parquet"), "--inducing", "6"]
     fit = ["fit", *shared, "--target", "y", "--family", "von_mises", "--features", "x0,x1"]
     done = run(main, [*fit, "--out", str(tmp_path / "m.ggpm")])

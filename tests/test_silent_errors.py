@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from click.testing import CliRunner
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import ggpm
+from cases import click_runner
 from ggpm import GGPClassifier, GGPRegressor, log_predictive_density_scorer
 from ggpm.cli import main
 from ggpm.data.tables import TableError, features_of, read_table
@@ -27,7 +27,7 @@ def held(family="poisson", kernel=KERNEL, **settings):
 
 
 def run(*arguments, code=0):
-    result = CliRunner().invoke(main, [str(a) for a in arguments])
+    result = click_runner().invoke(main, [str(a) for a in arguments])
     assert result.exit_code == code, result.output
     return result
 

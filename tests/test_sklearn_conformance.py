@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
@@ -11,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn.utils.fixes import parse_version
 
 from cases import FAMILIES, simulate
 from ggpm import (
@@ -62,6 +64,8 @@ def test_scikit_learn_check(estimator, check, name):
 
 
 def test_the_expected_failures_exist():
+    if parse_version(sklearn.__version__) < parse_version("1.8"):
+        pytest.skip("older versions of scikit-learn have fewer checks")
     names = {getattr(c, "func", c).__name__ for _, c in estimator_checks_generator(GGPRegressor())}
     assert set(EXPECTED_FAILURES) <= names
     assert not GGPRegressor().__sklearn_tags__().array_api_support

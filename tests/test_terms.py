@@ -200,6 +200,8 @@ def test_probabilities_of_ranges_and_arcs():
     several = np.exp(np.stack([counts.log_prob([k, k]) for k in (2, 3, 4)])).sum(axis=0)
     np.testing.assert_allclose(counts.probability(2, 4.5), several, rtol=1e-6)
     np.testing.assert_allclose(counts.probability(-5, np.inf), 1.0)
+    for question in (counts.log_prob, counts.cdf):
+        np.testing.assert_array_equal(question(2), question([2, 2]))  # one value for all rows
     with pytest.raises(ValueError, match="low must not lie above high"):
         counts.probability(3, 2)
     angles = Predictive(VonMises(units="degrees"), np.array([[9.0, 0.0]]), 1e-12 * np.eye(2)[None])

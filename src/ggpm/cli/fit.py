@@ -88,7 +88,11 @@ def _kernel(context: click.Context, option: click.Parameter, text: str | None) -
     type=click.IntRange(min=1),
     help="Number of nearest rows to condition on, for many rows of a rough function.",
 )
-@click.option("--averaging", help="Whether and how models are averaged; the default of the library if not given.")
+@click.option(
+    "--averaging",
+    type=click.Choice(["auto", "none", "stack", "integrate"]),
+    help="Whether and how models are averaged; the default of the library if not given.",
+)
 @click.option(
     "--restarts", default=0, show_default=True, type=click.IntRange(min=0), help="Further starts of the search."
 )

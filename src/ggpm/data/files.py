@@ -1,4 +1,4 @@
-"""Files that are either complete or not there."""
+"""Files that are either complete or not there, and the error of those that cannot be used."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+
+
+class TableError(ValueError):
+    """A table that cannot be used; the message names the file and the column."""
 
 
 @contextlib.contextmanager

@@ -70,7 +70,7 @@ def _from_pandas(series: Any, where: str) -> Raw:
         whole = kind == "b" and not missing.any()
         return Raw(series.to_numpy(bool) if whole else series.to_numpy(dtype=float, na_value=np.nan))
     if kind in "iufbmM":
-        return Raw(np.asarray(series))
+        return _raw(np.asarray(series), where)  # pyarrow's times are objects in older versions of pandas
     if kind == "O" or kind == "U":
         return _raw(series.to_numpy(dtype=object), where)
     raise ValueError(f"{where} has the type {dtype}, which is not a number, category, text, time or duration.")

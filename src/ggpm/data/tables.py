@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import itertools
 import os
 import re
 import warnings
@@ -15,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.columns import Column, Columns
-from ggpm.data.files import replacing
+from ggpm.data.files import TableError, replacing
+from ggpm.data.separated import MAX_COLUMNS, PADDED, read_csv
 from ggpm.data.text import did_you_mean, stacklevel
 
 __all__ = [
@@ -23,15 +22,9 @@ __all__ = [
     "read_table", "side_by_side", "split_columns", "target_of", "write_table",
 ]  # fmt: skip
 
-MAX_COLUMNS = 10_000
-"""More columns than this are taken for a file that is no table."""
 MAX_EXPANSION = 200
 """A Parquet file may claim at most this many bytes of values per byte of file, beyond a fixed allowance."""
 ALLOWANCE = 2**26
-
-
-class TableError(ValueError):
-    """A table that cannot be used; the message names the file and the column."""
 
 
 def split_columns(text: str) -> list[str]:
@@ -47,7 +40,8 @@ def split_columns(text: str) -> list[str]:
 def read_table(path: str | os.PathLike, text: Sequence[str] = ()) -> Any:
     """A CSV or Parquet file (by its ending) as a pandas data frame.
 
-    Columns in ``text`` are labels: in a CSV file they stay as they are written, so that 001 and 01 are two.
+    Columns in ``text`` are labels: in a CSV file they stay as they are written, so that 001 and 01 are two. Separators
+    other than commas, and decimal commas beside them, are known by their looks (`ggpm.data.separated.Dialect`).
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +56,7 @@ def read_table(path: str | os.PathLike, text: Sequence[str] = ()) -> Any:
     if path.stat().st_size == 0:
         raise TableError(f"{path}: the file is empty.")
     try:
-        table = _read_csv(path, text) if kind == ".csv" else _read_parquet(path)
+        table = read_csv(path, text) if kind == ".csv" else _read_parquet(path)
     except TableError:
         raise
     # pandas and pyarrow raise a dozen kinds of errors for files that are not what they claim to be
@@ -75,46 +69,6 @@ def read_table(path: str | os.PathLike, text: Sequence[str] = ()) -> Any:
     if repeated:
         raise TableError(f"{path}: column {repeated[0]!r} occurs more than once.")
     return table
-
-
-def _read_csv(path: Path, text: Sequence[str]) -> Any:
-    import pandas as pd
-
-    with open(path, "rb") as file:
-        header = file.readline(16 * MAX_COLUMNS)
-    if header.count(b",") >= MAX_COLUMNS:
-        raise TableError(f"{path}: more than {MAX_COLUMNS} columns; is this a table?")
-    if b"\0" in header:
-        raise TableError(f"{path}: not a readable CSV file (its first line has zero bytes).")
-    with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-        names, first = ([*itertools.islice(filter(None, csv.reader(file)), 2), [], []])[:2]
-    # pandas would take the first field for a label of the row; longer rows further down it refuses by itself
-    if len(first) > len(names):
-        raise TableError(
-            f"{path}: row 1 has {len(first)} fields, the header {len(names)}: values would stand under the wrong names."
-        )
-    # pandas would call the second one x.1; columns without a name are told apart by their places
-    repeated = [name for j, name in enumerate(names) if name and name in names[:j]]
-    if repeated:
-        raise TableError(f"{path}: column {repeated[0]!r} occurs more than once.")
-    table = pd.read_csv(path, encoding="utf-8", low_memory=False, dtype={name: str for name in text if name in names})
-    whole = [name for name in table.columns if table[name].dtype.kind in "iu"]
-    if whole and _has_padded_numbers(path):
-        written = pd.read_csv(path, encoding="utf-8", usecols=whole, dtype=str)
-        for name in whole:
-            if written[name].str.match(PADDED).any():
-                table[name] = written[name]
-    return table
-
-
-PADDED = r"\s*[+-]?0\d"
-
-
-def _has_padded_numbers(path: Path) -> bool:
-    """Whether some field of a CSV file may be a number with leading zeros, whose text says more than the number."""
-    field = re.compile(rb'(?:^|[,"])' + PADDED.encode(), re.MULTILINE)
-    with open(path, "rb") as file:
-        return any(field.search(line) for line in file)
 
 
 def _read_parquet(path: Path) -> Any:
@@ -156,7 +110,7 @@ def check_writable(path: str | os.PathLike, kinds: Sequence[str] = ()) -> None:
     >>> check_writable("there/is/no/such/folder/m.ggpm")
     Traceback (most recent call last):
     ...
-    ggpm.data.tables.TableError: there/is/no/such/folder/m.ggpm: the folder there/is/no/such/folder does not exist.
+    ggpm.data.files.TableError: there/is/no/such/folder/m.ggpm: the folder there/is/no/such/folder does not exist.
     """
     path = Path(path)
     if kinds and path.suffix.lower() not in kinds:
@@ -174,7 +128,7 @@ def _require(table: Any, names: Sequence[str], path: Any) -> None:
     columns = [str(c) for c in table.columns]
     missing = [name for name in names if name not in columns]
     if missing:
-        hint = did_you_mean(missing[0], columns) or f" It has {', '.join(columns[:12])}."
+        hint = did_you_mean(missing[0], columns) or f" It has {', '.join(map(repr, columns[:12]))}."
         raise TableError(f"{path}: there is no column {missing[0]!r}.{hint}")
 
 
@@ -227,7 +181,8 @@ def features_of(
 ) -> Any:  # fmt: skip
     """The input columns as a data frame of numbers, booleans, labels and times: those named, or all not excluded.
 
-    Without names, columns that only number the rows and text that differs in every row are left out, with a warning.
+    Without names, columns that only number the rows, text that differs in every row, and columns without any value are
+    left out, with a warning.
     ``like`` are the columns of a fitted model, which say what each one holds, ``kinds`` ("category" or "time" by name)
     what the user says; ``gaps`` lets values be missing.
 
@@ -243,10 +198,13 @@ def features_of(
     if names is None:
         useless = left_out(table, [*exclude, *kinds])
         chosen = [str(c) for c in table.columns if c not in exclude and c not in useless]
+        told = "; ".join(f"{name!r} {why}" for name, why in useless.items())
         if not chosen:
-            raise TableError(f"{path}: there is no column of use beside the target. Name the inputs with --features.")
+            why = f" ({told})" if told else ""
+            raise TableError(
+                f"{path}: there is no column of use beside the target{why}. Name the inputs with --features."
+            )
         if useless:
-            told = "; ".join(f"{name!r} {why}" for name, why in useless.items())
             warnings.warn(f"left out: {told}. To use it, name it in --features.", UserWarning, stacklevel=stacklevel())
     else:
         chosen = split_columns(names) if isinstance(names, str) else list(names)
@@ -281,13 +239,17 @@ def _useless(column: Any) -> str | None:
     """Reason not to learn from a column unless it is asked for; None: there is none."""
     import pandas as pd
 
+    if column.isna().all():
+        return "has no values"
     name = str(column.name).strip().lower()
     counter = (name in COUNTERS or name.startswith("unnamed:")) and column.dtype.kind in "iu" and len(column) > 1
     if counter and np.all(np.diff(column.to_numpy()) == 1):
         return "numbers the rows"
     text = column.dtype.kind == "O" or pd.api.types.is_string_dtype(column)
     own = text and len(column) > 2 and column.nunique() == len(column) and _times(column) is None
-    return "is text that differs in every row" if own and _numeric(column).isna().all() else None
+    if own and _numeric(column).isna().all():
+        return f"is text that differs in every row, such as {str(column.iloc[0])[:40]!r}"
+    return None
 
 
 def _times(column: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +38,7 @@ def inputs_of(checked: Any, X: Any, known: Columns | None = None) -> tuple[Array
     ``checked`` is an estimator on which scikit-learn's validation notes the columns, or compares them.
     """
     refuse_masked(X, "X")
+    _refuse_twins(X)
     settings: dict[str, Any] = {"reset": known is None}
     if not door.is_table(X) and (known is None or known.plain):
         X = validate_data(checked, X, dtype=np.float64, order="C", ensure_all_finite=False, **settings)
@@ -61,6 +63,13 @@ def inputs_of(checked: Any, X: Any, known: Columns | None = None) -> tuple[Array
             columns, X = known, known.encode(X)
     check_squares(X)
     return X, columns
+
+
+def _refuse_twins(X: Any) -> None:
+    """Raise ValueError where two columns of a frame have one name; scikit-learn does so only from 1.7 on."""
+    for name, count in Counter(frames.names_of(X) or ()).items():
+        if count > 1:
+            raise ValueError(f"X must have unique column names; got {name!r} {count} times. Rename or drop them.")
 
 
 @dataclass(frozen=True)

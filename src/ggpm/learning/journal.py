@@ -124,6 +124,6 @@ def _read(path: Path, key: str) -> list[Step]:
             if checksum != _checksum(text):
                 break
             out.append(tuple(json.loads(text)))
-    except (OSError, ValueError, LookupError):
+    except (OSError, ValueError, LookupError, RecursionError):
         pass  # a line that was being written when the process ended; all before it is good
     return out

@@ -257,15 +257,18 @@ def _codes(model: Any, y: Any) -> Any:
     return model.codes(y) if hasattr(model, "codes") else y
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Conformal:
     """Result of `conformal`: ``predict_dist(X)`` has ``interval(level)`` and ``contains(y, level)``.
 
     >>> from ggpm import GGPRegressor
     >>> X = np.arange(20.0)[:, None]
     >>> model = GGPRegressor("poisson").fit(X[::2], np.arange(0, 20, 2))
-    >>> conformal(model, X[1::2], np.arange(1, 20, 2)).guarantee(0.9)
+    >>> sure = conformal(model, X[1::2], np.arange(1, 20, 2))
+    >>> sure.guarantee(0.9)
     0.9
+    >>> sure
+    Conformal: split, 10 calibration rows; regions of level 0.9 hold a new y with probability 0.9 at least
     """
 
     models: tuple[Any, ...]
@@ -274,6 +277,15 @@ class Conformal:
     """Predictions of the calibration rows by models that have not seen them."""
     ys: tuple[Any, ...]
     groups: NDArray | None
+
+    def __repr__(self) -> str:
+        how = "split" if len(self.models) == 1 else f"jackknife+ with {len(self.models)} models"
+        usual = "" if len(self.models) == 1 else ", and with about 0.9 as a rule"
+        groups = "" if self.groups is None else f" in {len(np.unique(self.groups))} groups, each by itself"
+        return (
+            f"Conformal: {how}, {self.n} calibration rows{groups}; regions of level 0.9 hold a new y with probability "
+            f"{self.guarantee(0.9):.3g} at least{usual}"
+        )
 
     @property
     def n(self) -> int:

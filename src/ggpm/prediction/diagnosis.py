@@ -79,7 +79,7 @@ class Diagnosis:
         lines = [
             f"{warns.sum()} of {len(warns)} rows warn: probabilities of their latent are off by more than {WRONG}.",
             f"largest error {self.error.max():.2f}, largest move {self.moved.max():.2f} standard deviations, "
-            f"least effective share {self.effective.min():.2f}.",
+            f"least effective share {self.effective.min():.2f}, largest k̂ {np.nanmax(self.k, initial=-np.inf):.2f}.",
         ]
         if heavy := int(np.sum(warns & ~(self.k <= most))):
             lines.append(f"k̂ is above {most:.2g} in {heavy} of those that warn: they may be off by more than they say.")

@@ -392,8 +392,8 @@ class Predictive:
         return self.family.sample(eta, rng, self.trials)
 
     def _encode(self, y: Any) -> Array:
-        """y as the family takes it, one for every row."""
-        encoded = self.family.encode(y)
+        """y as the family takes it, one for every row; a single value is that of every row."""
+        encoded = self.family.encode(np.full(len(self), y) if np.ndim(y) == 0 else y)
         if len(encoded) != len(self):
             raise ValueError(f"y has {len(encoded)} rows, the predictive distribution {len(self)}.")
         return encoded
