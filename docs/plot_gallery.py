@@ -83,6 +83,13 @@ def rain() -> Any:
 
 
 @cache
+def lifetimes() -> Any:
+    time = np.exp(1 + 0.15 * DEPTH) * random().weibull(1.6, ROWS)
+    y = families.right_censored(np.minimum(time, 12.0), time < 12.0)
+    return fitted(GGPRegressor(families.Censored(families.Weibull(1.6))), pd.DataFrame({"dose": DEPTH}), y)
+
+
+@cache
 def compared() -> Any:
     X, y = pd.DataFrame({"hour": DEPTH}), np.random.default_rng(1).negative_binomial(2, 0.3, ROWS)
     given = {"Poisson": "poisson", "negative binomial": families.NegativeBinomial(phi=0.5)}
@@ -106,6 +113,7 @@ PLOTS: dict[str, Callable[[], Any]] = {
     "plot_ordinal": lambda: plotting.plot_ordinal(grades()),
     "plot_effects": lambda: plotting.plot_effects(rain()),
     "plot_map": lambda: plotting.plot_map(rain()),
+    "plot_survival": lambda: plotting.plot_survival(lifetimes(), pd.DataFrame({"dose": [1.0, 9.0]})),
     "plot_evidence": lambda: plotting.plot_evidence(chosen(), n=13),
     "plot_search": lambda: plotting.plot_search(chosen()),
     "plot_compare": lambda: plotting.plot_compare(compared()),

@@ -58,6 +58,17 @@ def folder(tmp_path_factory):
     return folder
 
 
+def test_fit_tells_which_kernels_were_tried(folder):
+    call = ("fit", folder / "data.csv", "--target", "count", "--family", "poisson", "--features", "hour")
+    told = json.loads(run(*call, "--out", folder / "tried.ggpm", "--json").stdout)
+    winner = load(folder / "tried.ggpm").search_.winner
+    assert winner in {line["name"] for line in told["search"] if line["kept"]}
+    shown = run(*call, "--out", folder / "tried.ggpm").stdout
+    assert "kernels that were tried" in shown and winner in shown
+    given = run(*call, "--out", folder / "given.ggpm", "--kernel", "RBF(5.0)", "--json").stdout
+    assert json.loads(given)["search"] is None
+
+
 def test_fit_predict_evaluate_agree_with_python(folder):
     model, table = load(folder / "wind.ggpm"), pd.read_csv(folder / "data.csv")
     assert model.family_.units == "degrees" and model.target_names_ == ["dir"]

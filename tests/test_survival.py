@@ -110,3 +110,20 @@ def test_mistakes_are_named():
         concordance_index([[1.0, 2.0], [1.0, 1.0]], [1.0, 2.0])
     with pytest.raises(ValueError, match="no pair"):
         concordance_index([[1.0, np.inf], [2.0, np.inf]], [1.0, 2.0])
+
+
+def test_the_picture_is_of_the_curves():
+    pytest.importorskip("matplotlib")
+    from ggpm.plotting import plot_survival
+
+    X, time, event = lifetimes(40, seed=3)
+    model = GGPRegressor(Censored(Weibull()), ConstantKernel(1.0) * DotProduct(1.0), optimizer=None)
+    model.fit(X, right_censored(time, event))
+    rows, times = np.array([[-1.0, 0.0], [1.0, 0.0]]), np.linspace(0.1, 8.0, 30)
+    ax = plot_survival(model, rows, times=times, labels=["low", "high"], data=(time, event))
+    drawn = [line.get_ydata() for line in ax.lines]
+    np.testing.assert_allclose(drawn[:2], survival_function(model.predict_dist(rows), times), rtol=1e-12)
+    np.testing.assert_allclose(drawn[2], kaplan_meier(time, event, times), rtol=1e-12)
+    assert len(ax.collections) == 2 and ax.lines[0].get_label() == "low"
+    with pytest.raises(ValueError, match="at most 8"):
+        plot_survival(model, X)

@@ -425,18 +425,28 @@ def default(task: Task, **settings: Any) -> Forecast:
 
 
 def previous(task: Task) -> Forecast:
-    """ggpm's default of version 0.1: one isotropic RBF and a constant on columns as they are, Laplace's method."""
+    """ggpm's default of version 0.1: one isotropic RBF and a constant on columns as they are, Laplace's method.
+
+    With classes, grades and counts out of trials it had weak priors, around where the search starts.
+    """
     from ggpm import GGPRegressor
     from ggpm.kernels import median_distance
+    from ggpm.learning.priors import LogNormal
 
     both = pd.get_dummies(pd.concat([task.X, task.X_new]), dtype=float).to_numpy(float)
     X, X_new = both[: len(task.X)], both[len(task.X) :]
     length = median_distance(X)
     starts = [length / factor for factor in (1, 5, 25)]
+    priors = {
+        "k1__k1__constant_value": LogNormal(10.0, 2.0),
+        "k1__k2__length_scale": LogNormal(length, 1.5),
+        "k2__constant_value": LogNormal(1.0, 2.0),
+    }
+    weak = priors if task.kind in ("class", "grade", "counts") else None
     models = []
     for start in starts:  # it tried three lengths, and kept the one with the best evidence
         kernel = ConstantKernel() * RBF(start, (1e-5 * max(1, start), 1e5 * max(1, start))) + ConstantKernel()
-        models.append(GGPRegressor(task.family, kernel, inference="laplace").fit(X, task.y))
+        models.append(GGPRegressor(task.family, kernel, inference="laplace", priors=weak).fit(X, task.y))
     best = max(models, key=lambda model: model.log_marginal_likelihood_value_)
     return Ours(best, X_new, task.trials)
 

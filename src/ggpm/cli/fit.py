@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import reduce
 from operator import add
 from typing import Any
@@ -272,14 +273,24 @@ class Job:
             "converged": bool(model.converged_),
             "iterations": int(model.n_iter_),
         }
-        if not self.as_json:
+        tried = model.fit_.search
+        if self.as_json:
+            result["search"] = None if tried is None else [_without_time(trial) for trial in tried]
+        else:
             result["kernel"] = str(model.kernel_)
         tell(result, self.as_json)
+        if tried is not None and not self.as_json:
+            click.echo(f"\nkernels that were tried:\n{tried!r}")
         if stopped:
             warn(f"stopped: {self.out} is the best so far. The same command again goes on from {self.out}.part.")
             sys.exit(STOPPED)
         if not model.converged_:
             sys.exit(NOT_CONVERGED)
+
+
+def _without_time(trial: Any) -> dict[str, Any]:
+    """A line of the table of kernels that is the same every time."""
+    return {name: value for name, value in asdict(trial).items() if name != "seconds"}
 
 
 @contextmanager

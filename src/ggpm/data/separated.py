@@ -24,7 +24,14 @@ PADDED = r"\s*[+-]?0\d"
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a table is written: the separator of its columns, the mark of decimals, and lines before the header."""
+    """How a table is written: the separator of its columns, the mark of decimals, and lines before the header.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "t.csv").write_text("hour;wind\\n1;3,5\\n2;10\\n")
+    ...     Dialect.of(Path(folder, "t.csv"))
+    Dialect(separator=';', decimal=',', skipped=0)
+    """
 
     separator: str = ","
     decimal: str = "."
@@ -35,12 +42,6 @@ class Dialect:
         """The dialect of a file: commas, unless its header and first row are of another form.
 
         A decimal comma needs another separator, and a number whose comma cannot be one of thousands.
-
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "t.csv").write_text("hour;wind\\n1;3,5\\n2;10\\n")
-        ...     Dialect.of(Path(folder, "t.csv"))
-        Dialect(separator=';', decimal=',', skipped=0)
         """
         with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
             lines = [line for line in itertools.islice(file, LOOKED_AT) if line.strip()]

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_consistent_length
 
@@ -16,8 +17,10 @@ from ggpm.data.checks import as_weight
 from ggpm.data.kinds import is_dask
 from ggpm.estimators.base import GGP
 from ggpm.families.base import Family, bound
+from ggpm.families.censored import Censored
 from ggpm.families.partial import Partial, partly_missing, with_rests
 from ggpm.families.support import Real
+from ggpm.families.weighted import Weighted
 from ggpm.prediction.predictive import Predictive
 
 __all__ = ["GGPRegressor", "log_predictive_density_scorer"]
@@ -162,6 +165,9 @@ class GGPRegressor(RegressorMixin, GGP):
     def log_predictive_density(self, X: Any, y: Any, *, offset: Any = None, trials: Any = None) -> Array:
         """Log predictive density of each row of y, (m,); of rows of which parts are missing, that of the others.
 
+        Rows of bounds, of models that were fitted with `ggpm.families.Censored`, have the logarithm of the probability
+        between them.
+
         >>> X = np.arange(6.0)[:, None]
         >>> GGPRegressor("poisson").fit(X, np.arange(6)).log_predictive_density(X, np.arange(6)).shape
         (6,)
@@ -170,11 +176,25 @@ class GGPRegressor(RegressorMixin, GGP):
             return super().log_predictive_density(X, y, offset=offset)
         y = self.codes(y)
         y = y if trials is None else with_rests(self.family_, y, trials)
+        if self._censored and np.ndim(y) == 2:
+            check_consistent_length(X, y)
+            parts = self.predict_dist(X, offset=offset).components
+            found = [
+                np.log(weight) + Predictive(Censored(part.family), part.latent_mean, part.latent_cov).log_prob(y)
+                for weight, part in parts
+            ]
+            return np.asarray(logsumexp(found, axis=0))
         if not partly_missing(y).any():
             return super().log_predictive_density(X, y, offset=offset)
         mean, cov = self.predict_latent(X, offset=offset)
         check_consistent_length(mean, y)
         return Predictive(Partial.around(self.family_, y), mean, cov).log_prob(y)
+
+    @property
+    def _censored(self) -> bool:
+        """Whether y was numbers or bounds."""
+        family = self.fit_.evidence.family
+        return isinstance(family.base if isinstance(family, Weighted) else family, Censored)
 
     def resolve_family(self, y: Any, weight: Array | None = None) -> tuple[Family, Array, None]:
         """The family bound to the data, and the encoded y.
@@ -206,16 +226,26 @@ class GGPRegressor(RegressorMixin, GGP):
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """1 - (loss of the predictions) / (loss of the best constant), with the family's unit loss.
 
-        With ``sample_weight`` both losses are weighted sums, and the constant is the best for them.
+        With ``sample_weight`` both losses are weighted sums, and the constant is the best for them. Rows of which only
+        bounds are known have no loss, and are left out.
 
         >>> X = np.arange(8.0)[:, None]
         >>> bool(GGPRegressor("poisson").fit(X, np.arange(8)).score(X, np.arange(8)) > 0.5)
         True
         """
-        prediction = self.predict_dist(X, offset=offset).mean()
-        encoded = self.family_.encode(self.codes(y))
-        check_consistent_length(prediction, encoded)
-        weight = as_weight(sample_weight, len(encoded))
+        prediction, codes = self.predict_dist(X, offset=offset).mean(), self.codes(y)
+        check_consistent_length(prediction, codes)
+        weight = as_weight(sample_weight, len(codes))
+        if self._censored and np.ndim(codes) == 2:
+            bounds = Censored(self.family_).encode(codes)
+            seen = bounds[:, 0] == bounds[:, 1]
+            if not seen.any():
+                raise ValueError(
+                    "score compares predictions with known numbers, and y has bounds in all rows; "
+                    "log_predictive_density takes them."
+                )
+            prediction, codes, weight = prediction[seen], bounds[seen, 0], weight[seen]
+        encoded = self.family_.encode(codes)
         weighted = () if sample_weight is None else (weight,)  # families of users may know no weights
         loss = float(weight @ self.family_.loss(encoded, prediction))
         constant = np.repeat(self.family_.constant(encoded, *weighted), len(encoded), axis=0)

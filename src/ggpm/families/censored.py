@@ -9,42 +9,47 @@ import numpy as np
 
 from ggpm.data import frames
 from ggpm.data.checks import as_numbers
-from ggpm.families.base import Array, Family, ScalarFamily, bound
+from ggpm.families.base import Array, Family, bound
+from ggpm.families.between import BEYOND, Averages
+from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals
 from ggpm.families.gamma import Gamma
-from ggpm.families.links import Link
+from ggpm.families.gaussian import Gaussian
+from ggpm.families.tails import Tails
 from ggpm.families.wrapped import Wrapped
 
-TAILS = "log_tails"
-"""Method by which a family of one number says that it can be censored."""
-BEYOND = float(np.finfo(float).max)  # stands for infinity in encoded y, which files hold as finite numbers
 
-
-class Censored(Wrapped, ScalarFamily):
-    """Rows of which lower and upper bounds are known, around a family of positive numbers with log link.
+class Censored(Wrapped):
+    """Rows of which lower and upper bounds are known, around a family of one number per row.
 
     =================  ============================================================
     row of y           contribution to the likelihood
     =================  ============================================================
     lower = upper      log p(y): the number itself
     lower, infinity    log P(Y > lower): censored on the right, still alive
-    0, upper           log P(Y <= upper): censored on the left, below a limit
+    -infinity, upper   log P(Y <= upper): censored on the left, below a limit
     lower < upper      log P(lower < Y <= upper): seen between two visits
     =================  ============================================================
 
-    y is an array (n, 2) or a frame with columns for lower and upper bounds; y (n,) is known in all rows. All of these
-    are concave in the latent. Predictions are of the number itself, censored or not: ``model.family_`` is the family
-    inside. `right_censored` makes y from times and events.
+    y is an array (n, 2) or a frame with columns for lower and upper bounds; y (n,) is known in all rows. A lower bound
+    of 0 is none for positive numbers and shares; for counts it is P(Y > 0), and -1 is none. Predictions are of the
+    number itself, censored or not: ``model.family_`` is the family inside. `right_censored` makes y from times and
+    events.
+
+    Where xi of a family shifts y or log y, probabilities have closed forms (`ggpm.families.tails`). Of other families
+    they are averages over what lies between the bounds (`ggpm.families.between`), to ten digits, and of shares up to
+    the last float below 1.
 
     Parameters
     ----------
-    base : Gamma, LogNormal or Weibull
-        Or a `ScalarFamily` of your own with `log_tails`, `survival_jet` and `tail_phi`, whose xi is a shift of log y.
+    base : Family
+        Of real numbers (one column), positive numbers, shares or counts, with one latent or with one for each
+        parameter. Angles, classes and families with exact zeros have no bounds.
 
     Examples
     --------
     >>> from ggpm.families import Weibull
     >>> y = np.array([[2.0, 2.0], [2.0, np.inf]])
-    >>> Censored(Weibull(phi=1.0)).log_prob(np.zeros((2, 1)), y)
+    >>> Censored(Weibull(phi=1.0)).log_prob(np.zeros((2, 1)), y).round(12)
     array([-2., -2.])
     """
 
@@ -52,19 +57,13 @@ class Censored(Wrapped, ScalarFamily):
         base = Gamma() if base is None else base
         super().__init__(base)
 
-    @property
-    def _link(self) -> Link:
-        base: Any = self.base
-        return base._link
-
-    def _rows(self, y: Array) -> tuple[int, ...]:
-        return y.shape[:-1]
-
     # ---- data ------------------------------------------------------------------------------------------------
     def resolve(self, y: Any, weight: Array | None = None) -> Self:
-        if not hasattr(self.base, TAILS):
+        reason = why_not(self.base)
+        if reason:
             raise TypeError(
-                f"Censored takes families with log_tails: Gamma, LogNormal and Weibull; got {type(self.base).__name__}."
+                f"Censored takes families of one number per row, such as Gaussian(), Weibull(), Beta(), Poisson() or "
+                f"StudentT(); {type(self.base).__name__} {reason}."
             )
         return self._around(bound(self.base, self.middle(self.encode(y)), weight))
 
@@ -74,139 +73,139 @@ class Censored(Wrapped, ScalarFamily):
 
     def _around(self, base: Family) -> Self:
         out = copy.copy(self)
-        out.base = base
+        out.base, out.latent_dim = base, base.latent_dim
         return out
+
+    @property
+    def _least(self) -> float:
+        """Lower bound that is none."""
+        low = self.support.low
+        return low - 1.0 if self.support.integer else max(low, -BEYOND)
 
     def encode(self, y: Any) -> Array:
         what = "numbers, or lower and upper bounds in two columns"
         out = as_numbers(frames.values_of(y), "y", what)
         if out.ndim == 1 or out.shape[1:] == (1,):
-            known = self.base.encode(out)
+            known = self.base.encode(out).reshape(-1)
             return np.stack([known, known], axis=-1)
         if out.shape[1:] != (2,) or np.isnan(out).any():
             raise ValueError(f"y must be {what}, without NaN; got an array of shape {out.shape}.")
-        lower, upper = np.maximum(out[:, 0], self.support.low), out[:, 1]
-        says_nothing = (lower <= self.support.low) & (upper >= BEYOND)
+        lower, upper = np.maximum(out[:, 0], self._least), out[:, 1]
+        if self.support.integer:  # the counts that are meant
+            lower, upper = np.where(lower == upper, lower, np.floor(lower)), np.floor(upper)
+        upper = np.where(upper >= self.support.high, BEYOND, np.minimum(upper, BEYOND))
+        known = lower == upper
         faults = (
-            (upper <= self.support.low, "upper bounds that no observation lies below"),
+            (upper <= self._least, "upper bounds that no observation lies below"),
             (lower > upper, "lower bounds above the upper ones"),
-            (says_nothing, "no bound at all"),
+            ((lower >= self.support.high) | (lower >= BEYOND), "lower bounds that no observation lies above"),
+            ((lower <= self._least) & (upper >= BEYOND), "no bound at all"),
         )
         for bad, told in faults:
             if bad.any():
                 row = int(bad.argmax())
                 raise ValueError(f"y has {told} in {int(bad.sum())} row(s); row {row} is {out[row].tolist()}.")
-        return np.stack([lower, np.minimum(upper, BEYOND)], axis=-1)
+        if known.any():
+            self.base.encode(out[known, 0])  # names what is not in the support
+        return np.stack([lower, upper], axis=-1)
 
     def decode(self, y: Array) -> Array:
         return y
 
     def middle(self, y: Array) -> Array:
-        """One number per row of encoded y: itself, its only bound, or the geometric mean of two."""
+        """One number per row of encoded y: itself, its only bound, or between two; of positive ones in ratio."""
         lower, upper = y[..., 0], y[..., 1]
-        left, right = lower <= self.support.low, upper >= BEYOND
-        with np.errstate(invalid="ignore"):
-            between = np.sqrt(np.where(left, 1.0, lower)) * np.sqrt(np.where(right, 1.0, upper))
-        return np.where(left, upper, np.where(right, lower, between))
+        left, right = lower <= self._least, upper >= BEYOND
+        low, high = np.where(left, upper, lower), np.where(right, lower, upper)
+        if self.support.integer:
+            return np.where(low == high, low + (right & ~left), np.ceil(0.5 * (low + high)))
+        if np.isfinite(self.support.low) and not np.isfinite(self.support.high):
+            return np.sqrt(low) * np.sqrt(high)
+        return 0.5 * low + 0.5 * high
+
+    def _number(self, y: Array) -> Array:
+        """A y of the family inside, encoded, from one number per row."""
+        return y[..., None] if self.support.row_ndim else y
 
     def expansion(self, y: Array) -> Array:
-        return self.base.expansion(self.middle(y))
+        return self.base.expansion(self._number(self.middle(y)))
 
     # ---- density -----------------------------------------------------------------------------------------------
-    def _parts(self, y: Array) -> tuple[Array, Array, Any, Any, Any]:
-        """Bounds that formulas can take everywhere, and which rows are known, have a lower and an upper bound."""
-        lower, upper = y[..., 0], y[..., 1]
-        known, has_lower, has_upper = lower == upper, lower > self.support.low, upper < BEYOND
-        some = self.middle(y)
-        return np.where(has_lower, lower, some), np.where(has_upper, upper, some), known, has_lower, has_upper
+    @property
+    def _bounds(self) -> Any:
+        """Density of rows of bounds: in closed form where the family has one, else by averages."""
+        line = self.base.line() if isinstance(self.base, Gaussian) else self.base
+        return Tails(line) if hasattr(line, "log_tails") else Averages(self.base)
 
-    def _log_mass(self, xi: Array, y: Array) -> Array:
-        """log P(lower < Y <= upper), from the tail in which it keeps its digits."""
-        low, high, _, has_lower, has_upper = self._parts(y)
-        base: Any = self.base
-        with np.errstate(all="ignore"):
-            (F_low, S_low), (F_high, S_high) = base.log_tails(xi, low), base.log_tails(xi, high)
-            above = S_low + np.log(-np.expm1(np.minimum(S_high - S_low, 0.0)))
-            below = F_high + np.log(-np.expm1(np.minimum(F_low - F_high, 0.0)))
-        both = np.where(S_low < F_high, above, below)
-        return np.where(has_lower & has_upper, both, np.where(has_lower, S_low, F_high))
+    def _rows(self, name: str, eta: Array, y: Array, *more: Any) -> Array:
+        """What a method says of every row: of the family inside where there is a number, else of the bounds."""
+        D, lead = eta.shape[-1], np.broadcast_shapes(eta.shape[:-1], y.shape[:-1])
+        flat, rows = np.broadcast_to(eta, (*lead, D)).reshape(-1, D), np.broadcast_to(y, (*lead, 2)).reshape(-1, 2)
+        seen = rows[:, 0] == rows[:, 1]
+        out = _dense(getattr(self.base, name)(flat[seen], self._number(rows[seen, 0]), *more))
+        if not seen.all():
+            hidden = _dense(getattr(self._bounds, name)(flat[~seen], rows[~seen], *more))
+            known, out = out, np.empty((len(flat), *out.shape[1:]))
+            out[seen], out[~seen] = known, hidden
+        return out.reshape(*lead, *out.shape[1:])
 
-    def log_prob_xi(self, xi: Array, y: Array) -> Array:
-        low, _, known, _, _ = self._parts(y)
-        base: Any = self.base
-        return np.where(known, base.log_prob_xi(xi, low), self._log_mass(xi, y))
+    def log_prob(self, eta: Array, y: Array) -> Array:
+        return self._rows("log_prob", eta, y)
 
-    def _ends(self, xi: Array, y: Array) -> list[tuple[float, Array, Array]]:
-        """Sign, place y and y p(y) over the mass of upper and lower end; 0 where there is none."""
-        low, high, known, has_lower, has_upper = self._parts(y)
-        base: Any = self.base
-        log_mass, out = self._log_mass(xi, y), []
-        for sign, at, there in ((1.0, high, has_upper), (-1.0, low, has_lower)):
-            with np.errstate(all="ignore"):
-                ratio = np.exp(base.log_prob_xi(xi, at) + np.log(at) - log_mass)
-            out.append((sign, at, np.where(there & ~known & np.isfinite(ratio), ratio, 0.0)))
-        return out
+    def u(self, eta: Array, y: Array) -> Array:
+        return self._rows("u", eta, y)
 
-    def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        low, high, known, has_lower, has_upper = self._parts(y)
-        base: Any = self.base
-        above = ~has_upper | (base.log_tails(xi, low)[1] < base.log_tails(xi, high)[0])  # in the upper tail
-        # the mass A is a difference of distribution functions of log y - xi: A' = -[y p], A'' = -[y p l'], ...
-        A: list[Any] = [0.0, 0.0, 0.0]
-        for sign, at, r in self._ends(xi, y):
-            l1, l2, _ = base.derivatives(xi, at)
-            for j, factor in enumerate((1.0, l1, l1 * l1 + l2)):
-                A[j] = A[j] - sign * r * factor
-        a1, a2, a3 = A
-        found: list[Any] = [a1, a2 - a1 * a1, a3 - 3.0 * a1 * a2 + 2.0 * a1**3]
-        found = [np.where(has_lower & above, s, f) for s, f in zip(self._tail_jet(xi, low, high, has_upper), found)]
-        l1, l2, l3 = (np.where(known, own, f) for own, f in zip(base.derivatives(xi, low), found))
-        return l1, l2, l3
+    def log_prob_and_u(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        both = self._rows("log_prob_and_u", eta, y)
+        return both[..., 0], both[..., 1:]
 
-    def _tail_jet(self, xi: Array, low: Array, high: Array, has_upper: Any) -> list[Array]:
-        """Derivatives of log(S(low) - S(high)), by those of log S: large hazards do not cancel."""
-        base: Any = self.base
-        first, second = base.survival_jet(xi, low), base.survival_jet(xi, high)
-        gap = base.log_tails(xi, low)[1] - base.log_tails(xi, high)[1]
-        with np.errstate(all="ignore"):
-            r = np.where(has_upper & (gap > 0), 1.0 / np.expm1(gap), 0.0)
-        d1, d2, d3 = (np.where(r > 0, a - b, 0.0) for a, b in zip(first, second))
-        r1, r2 = -r * (1.0 + r), r * (1.0 + r) * (1.0 + 2.0 * r)  # of log(1 - exp(-gap))
-        more = r * d1, r1 * d1**2 + r * d2, r2 * d1**3 + 3.0 * r1 * d1 * d2 + r * d3
-        return [a + b for a, b in zip(first, more)]
+    def U(self, eta: Array, y: Array, expected: bool = False) -> Curvature:
+        out = self._rows("U", eta, y, expected)
+        return Diagonal(out[..., 0]) if self.latent_dim == 1 else Blocks(out)
 
-    def phi_derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        low, _, known, _, _ = self._parts(y)
-        base: Any = self.base
-        if not base.log_hyper.size:
-            return base.phi_derivatives(xi, low)
-        ends = self._ends(xi, y)
-        a_phi = sum(sign * r * base.tail_phi(xi, at) for sign, at, r in ends)
-        a1 = a2 = d1 = d2 = np.zeros_like(low + xi)
-        for sign, at, r in ends:
-            l1 = base.derivatives(xi, at)[0]
-            lp, l1_phi, _ = (v[..., 0] for v in base.phi_derivatives(xi, at))
-            a1, a2 = a1 - sign * r, a2 - sign * r * l1
-            d1, d2 = d1 - sign * r * lp, d2 - sign * r * (lp * l1 + l1_phi)
-        d1, d2 = d1 - a1 * a_phi, d2 - a2 * a_phi
-        found = a_phi, d1, d2 - 2.0 * a1 * d1
-        own = (v[..., 0] for v in base.phi_derivatives(xi, low))
-        l_phi, l1_phi, l2_phi = (np.where(known, o, f)[..., None] for o, f in zip(own, found))
-        return l_phi, l1_phi, l2_phi
+    def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
+        weights, seen = V.dense(), y[:, 0] == y[:, 1]
+        out, phi = np.empty(eta.shape), np.zeros(self.log_hyper.size)
+        for family, rows, some in ((self.base, seen, self._number(y[seen, 0])), (self._bounds, ~seen, y[~seen])):
+            if rows.any():
+                out[rows], of_phi = family.U_pullback(eta[rows], some, Blocks(weights[rows]), expected)
+                phi = phi + of_phi
+        return out, phi
 
-    def information(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        # of known rows; of others the observed one, as who will be censored is not part of the model
-        low, _, known, _, _ = self._parts(y)
-        base: Any = self.base
-        _, l2, l3 = self.derivatives(xi, y)
-        own, own_xi, own_phi = base.information(xi, low)
-        observed_phi = -self.phi_derivatives(xi, y)[2]
-        return (
-            np.where(known, own, -l2), np.where(known, own_xi, -l3), np.where(known[..., None], own_phi, observed_phi)
-        )  # fmt: skip
+    def log_prob_phi(self, eta: Array, y: Array) -> Array:
+        return self._rows("log_prob_phi", eta, y)
+
+    def u_phi(self, eta: Array, y: Array) -> Array:
+        return self._rows("u_phi", eta, y)
 
     def loss(self, y: Array, prediction: Array) -> Array:
-        return self.base.loss(self.middle(y), prediction)
+        return self.base.loss(self._number(self.middle(y)), prediction)
+
+
+def _dense(value: Any) -> Array:
+    """A curvature as matrices, a value and its gradient side by side, an array as it is."""
+    if isinstance(value, tuple):
+        return np.concatenate([value[0][:, None], value[1]], axis=1)
+    return value if isinstance(value, np.ndarray) else value.dense()
+
+
+def why_not(family: Family) -> str:
+    """Why a family's y cannot be censored; nothing if it can.
+
+    >>> from ggpm.families import VonMises
+    >>> why_not(Gamma()), why_not(VonMises())
+    ('', 'has angles, which have no order')
+    """
+    support = family.support
+    if family.finite or family.countable:
+        return "has classes, or counts out of a known number"
+    if family.kind == "angles":
+        return "has angles, which have no order"
+    if support.atoms:
+        return "has exact numbers with a probability of their own"
+    if not family.has("cdf") or support.row_ndim > 1 or (support.row_ndim and family.latent_dim > 1):
+        return "has no distribution function of one number"
+    return ""
 
 
 def right_censored(time: Any, event: Any) -> Array:

@@ -13,6 +13,7 @@ from scipy.special import ndtr
 from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array, Bounds, Family, moments
 from ggpm.families.curvature import Diagonal, Marginals
+from ggpm.families.normal import Normal
 from ggpm.families.special.stable import HALF_LOG_2PI
 from ggpm.families.support import Real
 
@@ -134,6 +135,14 @@ class Gaussian(Family):
         out.phi = np.asarray(self.phi)[present]
         return out, np.eye(len(present))[present][:, : self.log_hyper.size]
 
+    def line(self) -> GaussianLine:
+        """The same for one output, as a scalar family of y (n,).
+
+        >>> Gaussian(phi=1.0).line().log_tails(np.zeros(1), np.zeros(1))[0].round(4)
+        array([-0.6931])
+        """
+        return GaussianLine(float(self._variance.reshape(-1)[0]) if self.log_hyper.size else 1.0)
+
     # ---- density -------------------------------------------------------------------------------------------
     def log_prob(self, eta: Array, y: Array) -> Array:
         phi = self._variance
@@ -205,3 +214,24 @@ class Gaussian(Family):
             z[..., j] = (z[..., j] - np.einsum("...k,...k->...", L[..., j, :j], z[..., :j])) / L[..., j, j]
         log_det = np.sum(np.log(np.einsum("...jj->...j", L)), axis=-1)
         return -0.5 * np.sum(z**2, axis=-1) - log_det - D * HALF_LOG_2PI
+
+
+class GaussianLine(Normal):
+    """One real output with its mean as latent, and noise of variance phi: bounds of a `Gaussian`."""
+
+    support = Real(columns=1)
+
+    def __init__(self, phi: float) -> None:
+        self.phi = phi
+
+    def coordinate(self, y: Array) -> tuple[Array, float]:
+        return y, 0.0
+
+    def moment(self, eta: Array, trials: Array | None = None) -> Array:
+        return eta[..., 0]
+
+    def spread(self, eta: Array, trials: Array | None = None) -> Array:
+        return np.full(eta.shape[:-1], self.phi)
+
+    def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
+        return eta[..., 0] + np.sqrt(self.phi) * rng.standard_normal(eta.shape[:-1])

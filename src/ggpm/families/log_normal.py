@@ -6,15 +6,16 @@ import copy
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import log_ndtr, ndtr
+from scipy.special import ndtr
 
 from ggpm.families.base import Array, Bounds, PositiveMean, moments
 from ggpm.families.links import Identity, Link
+from ggpm.families.normal import Normal
 from ggpm.families.special.stable import HALF_LOG_2PI
 from ggpm.families.support import Positive
 
 
-class LogNormal(PositiveMean):
+class LogNormal(Normal, PositiveMean):
     """Positive numbers whose logarithm is normal with mean eta and variance phi: exp(eta) is the median.
 
     ========  =============================================================================
@@ -52,21 +53,9 @@ class LogNormal(PositiveMean):
         out._origin = np.atleast_1d(moments(np.log(self.encode(y)), weight)[0])
         return out
 
-    def log_prob_xi(self, xi: Array, y: Array) -> Array:
+    def coordinate(self, y: Array) -> tuple[Array, Array]:
         log_y = np.log(y)
-        return -0.5 * ((log_y - xi) ** 2 / self.phi + np.log(self.phi)) - HALF_LOG_2PI - log_y
-
-    def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        l1 = (np.log(y) - xi) / self.phi
-        return l1, np.full_like(l1, -1.0 / self.phi), np.zeros_like(l1)
-
-    def phi_derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        l1, l2, _ = self.derivatives(xi, y)
-        return (0.5 * self.phi * l1**2 - 0.5)[..., None], -l1[..., None], -l2[..., None]
-
-    def information(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        info = np.full(np.broadcast_shapes(xi.shape, y.shape), 1.0 / self.phi)
-        return info, np.zeros_like(info), -info[..., None]
+        return log_y, log_y
 
     def expected_log_prob(self, mean: Array, var: Array, y: Array) -> tuple[Array, Array, Array]:
         """E[log p] for eta ~ N(mean, var), (n,), with its derivatives in both, (n, 1)."""
@@ -90,23 +79,6 @@ class LogNormal(PositiveMean):
         """P(Y <= y | eta)."""
         with np.errstate(divide="ignore"):
             return ndtr((np.log(np.maximum(y, 0.0)) - eta[..., 0]) / np.sqrt(self.phi))
-
-    def log_tails(self, xi: Array, y: Array) -> tuple[Array, Array]:
-        """log P(Y <= y) and log P(Y > y)."""
-        t = (np.log(y) - xi) / np.sqrt(self.phi)
-        return log_ndtr(t), log_ndtr(-t)
-
-    def survival_jet(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        """First three derivatives of log P(Y > y) in xi."""
-        sd = np.sqrt(self.phi)
-        t = (np.log(y) - xi) / sd
-        h = np.exp(-0.5 * t * t - HALF_LOG_2PI - log_ndtr(-t))
-        over = h - t  # in the tail h is t + 1/t
-        return h / sd, -h * over / self.phi, h * (over * (over + h) - 1.0) / (sd * self.phi)
-
-    def tail_phi(self, xi: Array, y: Array) -> Array:
-        """Derivative of P(Y <= y) in log phi, divided by y p(y)."""
-        return -0.5 * (np.log(y) - xi)  # phi stretches log y about its median
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         return np.exp(eta[..., 0] + np.sqrt(self.phi) * rng.standard_normal(eta.shape[:-1]))

@@ -222,7 +222,7 @@ class LocationScale(TwoParameters):
         (z, r), moves = self._z(eta, y), eta[..., 1] > -STEEPEST
         _, h1, h2, h3 = self.profile(z)
         bent = moves * -(h1 + 3.0 * z * h2 + z * z * h3)
-        return -(r**3) * h3, moves * (-r * r * (2.0 * h2 + z * h3)), r * bent, z * bent
+        return -r * r * (r * h3), moves * (-r * r * (2.0 * h2 + z * h3)), r * bent, z * bent
 
     def information(self, eta: Array, y: Array) -> Information:
         z, r = self._z(eta, y)

@@ -12,7 +12,7 @@ from sklearn.gaussian_process import kernels as sk
 from ggpm.data.columns import KINDS, Column, Columns
 from ggpm.data.door import Target
 from ggpm.families.base import Family
-from ggpm.families.censored import Censored
+from ggpm.families.censored import Censored, why_not
 from ggpm.families.partial import KNOWN, Partial
 from ggpm.families.weighted import Weighted
 from ggpm.fields.dense import KernelMatrices
@@ -127,7 +127,7 @@ def _likelihood(family: Family, document: dict[str, Any]) -> Family:
         require(type(family) in KNOWN, "parts of this family's y cannot be missing")
         family = Partial(family)
     if document.get("censored") is True:
-        require(hasattr(family, "log_tails"), "this family's y cannot be censored")
+        require(not why_not(family), "this family's y cannot be censored")
         family = Censored(family)
     if shape is None:
         return family

@@ -21,6 +21,7 @@ from ggpm.plotting.classes import plot_class_map, plot_ordinal
 from ggpm.plotting.compositions import plot_ternary, plot_ternary_density
 from ggpm.plotting.effects import plot_effects, plot_map
 from ggpm.plotting.numbers import plot_bands, plot_parts
+from ggpm.plotting.survival import plot_survival
 
 __all__ = [
     "coverage_depth",
@@ -39,6 +40,7 @@ __all__ = [
     "plot_pit",
     "plot_polar",
     "plot_search",
+    "plot_survival",
     "plot_ternary",
     "plot_ternary_density",
 ]

@@ -131,7 +131,12 @@ def facts_of(model: Any) -> dict[str, str]:
 
 
 def model_html(model: Any) -> str:
-    """A fitted model in few lines of HTML, for notebooks."""
+    """A fitted model in few lines of HTML, for notebooks.
+
+    >>> from ggpm import GGPRegressor
+    >>> "Poisson" in model_html(GGPRegressor("poisson", optimizer=None).fit([[0.0], [1.0]], [1, 2]))
+    True
+    """
     estimator, facts = type(model).__name__, facts_of(model)
     name = facts.pop("family")
     built_in = type(model.family_).__module__.startswith("ggpm.")
