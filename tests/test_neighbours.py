@@ -105,6 +105,11 @@ def test_smooth_kernels_have_a_nugget_that_is_named_and_recorded():
     model = GGPRegressor("poisson", smooth, optimizer=None, neighbours=29).fit(X, y)
     assert model.posterior_.nugget == 1e-8
     assert GGPRegressor("poisson", rough, optimizer=None, neighbours=29).fit(X, y).posterior_.nugget == 0
+    close = np.vstack([X, X[:1] + 1e-8])  # no kernel of that smoothness tells these rows apart
+    model = GGPRegressor("poisson", rough, neighbours=5).fit(close, np.append(y, 3))
+    assert model.posterior_.nugget == 1e-8 and np.isfinite(model.log_marginal_likelihood_value_)
+    rougher = GGPRegressor("poisson", Matern(1.0, nu=0.5), optimizer=None, neighbours=5).fit(close, np.append(y, 3))
+    assert rougher.posterior_.nugget == 0
     own = GGPRegressor("poisson", smooth, optimizer=None, neighbours=Neighbours(29, nugget=1e-3)).fit(X, y)
     assert own.posterior_.nugget == 1e-3
     # the dense twin has the same variance as white noise of the training rows

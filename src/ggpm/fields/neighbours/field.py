@@ -29,7 +29,7 @@ from ggpm.fields.neighbours.factor import NARROW
 from ggpm.fields.neighbours.layout import Layout
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.fields.neighbours.precision import SparsePrecision
-from ggpm.fields.neighbours.search import SMOOTH_NUGGET, is_rough, nearest
+from ggpm.fields.neighbours.search import CLOSE, SMOOTH_NUGGET, is_rough, nearest
 from ggpm.fields.neighbours.settings import Neighbours
 from ggpm.fields.rows import RowsLook, RowsProcess, site_values, sites_of
 from ggpm.kernels import diag
@@ -122,7 +122,8 @@ class NeighboursField(Field):
         """Variance that is added to the prior of every point, relative to its own."""
         if self.settings.nugget is not None:
             return self.settings.nugget
-        return 0.0 if all(is_rough(kernel) for kernel in self.kernels) else SMOOTH_NUGGET
+        apart = 1.5 if self.layout.closest >= CLOSE else 0.5
+        return 0.0 if all(is_rough(kernel, apart) for kernel in self.kernels) else SMOOTH_NUGGET
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "layout"}

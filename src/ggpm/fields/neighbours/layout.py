@@ -99,6 +99,9 @@ class Layout:
             near = np.hstack([nearest_earlier(space[order], count) for space in spaces])
         near = most_correlated(kernels, self.X, self.X, near, count) if len(spaces) > 1 else near
         self.space = spaces[0][order]
+        step = self.space[1:] - self.space[near[1:, 0]]
+        self.closest = float(np.sqrt(np.min(np.einsum("nd,nd->n", step, step), initial=np.inf)))
+        """Smallest distance of a point from the nearest before it, in length scales."""
         self.cliques = Cliques(self.X, np.hstack([near, np.arange(len(points))[:, None]]))
 
     @property

@@ -31,6 +31,9 @@ Indices = NDArray[np.intp]
 LEVELS = 32  # halvings of the grid: 2e-10 of the extent; closer points follow in random order
 GROWTH = 1.5  # of the earlier points between two trees: the larger, the more of what a tree finds comes later
 SMOOTH_NUGGET = 1e-8
+# Under Matérn 3/2 a value at distance r length scales of another has about r³ of variance left: below this distance 1e-9,
+# which a search that makes the length twenty times longer brings near to rounding.
+CLOSE = 1e-3
 APART = 10.0  # length scales between two groups, whose rows are not correlated: nothing is at ten either
 
 
@@ -98,21 +101,21 @@ def _proportional(a: Array, b: Array) -> bool:
     return bool(np.allclose(a, ratio * b, rtol=1e-12, atol=1e-12 * np.abs(a).max()))
 
 
-def is_rough(kernel: Any) -> bool:
-    """Whether neighbouring values are told apart so well that no nugget is needed.
+def is_rough(kernel: Any, nu: float = 1.5) -> bool:
+    """Whether neighbouring values are told apart as well as by a Matérn kernel of this nu.
 
     Kernels on some of the columns never are: they do not tell rows apart that differ in others.
 
-    >>> is_rough(sk.Matern(nu=1.5) + sk.ConstantKernel()), is_rough(sk.RBF())
-    (True, False)
+    >>> is_rough(sk.Matern(nu=1.5) + sk.ConstantKernel()), is_rough(sk.RBF()), is_rough(sk.Matern(nu=1.5), 0.5)
+    (True, False, False)
     """
     match kernel:
         case sk.Sum() | sk.Product():
-            return is_rough(kernel.k1) or is_rough(kernel.k2)
+            return is_rough(kernel.k1, nu) or is_rough(kernel.k2, nu)
         case Scaled():
-            return is_rough(kernel.kernel)
+            return is_rough(kernel.kernel, nu)
         case sk.Matern():
-            return kernel.nu <= 1.5
+            return bool(kernel.nu <= nu)
     return isinstance(kernel, sk.WhiteKernel)
 
 
