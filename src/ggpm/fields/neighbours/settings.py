@@ -21,8 +21,9 @@ class Neighbours:
         varies. "auto" takes the coordinate where one feature alone varies (time series), and "maximin" elsewhere.
     nugget : float or None
         Variance, relative to the prior's, that is added to the prior of every training row: smooth kernels need
-        it, because the inverse of the kernel matrix appears here. None: 0 for Matérn with nu = 1/2, and with
-        nu = 3/2 unless rows lie closer than 1e-3 length scales; 1e-8 then, and for smoother kernels. The one that was used is kept as ``posterior_.nugget``.
+        it, because the inverse of the kernel matrix appears here. None: 0 for Matérn with nu = 1/2, and with nu = 3/2
+        unless rows lie closer than 1e-3 length scales; 1e-8 there, and for smoother kernels. The one that was used is
+        kept as ``posterior_.nugget``.
     learn_rows : int or None
         Most rows from which hyperparameters are learned: of more, a random sample of so many; the posterior is always
         that of all rows. None: all rows.
