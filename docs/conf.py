@@ -82,6 +82,7 @@ sphinx_gallery_conf = {
     "copyfile_regex": r"",
 }
 
+runpy.run_path(str(HERE / "inside.py"))["write"]()
 runpy.run_path(str(HERE / "pictures.py"))["draw_all"](HERE / "_static" / "outputs")
 runpy.run_path(str(HERE / "plot_gallery.py"))["draw_all"](HERE / "_static" / "plots")
 

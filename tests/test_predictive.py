@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 from cases import FAMILIES, simulate
 from ggpm import GGPRegressor, Predictive, families
@@ -472,3 +472,35 @@ def test_covariances_of_shares_are_those_of_the_spread(family, trials):
         # Monte Carlo: standard errors are below 0.5 % of the largest entry
         np.testing.assert_allclose(found, exact, atol=0.01 * np.abs(exact).max())
         np.testing.assert_allclose(found.sum(axis=0), 0.0, atol=1e-12 * (trials or 1.0) ** 2)
+
+
+def ridge_integral(family, var, y, n=45, step=0.12):
+    """log E[p(y)] for three latents N(0, var I): sections across the line of equal latents, dense at the ridge."""
+    sd, t = np.sqrt(var), np.linspace(-1.0, 1.0, n)
+    total = []
+    for c in np.arange(-9.0, 9.0, step) * sd:
+        width = 1.0 / np.sqrt(1.0 + np.exp(c) * y.min() / y[2])  # of log-ratios, where parts are large
+        reach = np.arcsinh((13.0 * np.sqrt(2.0) * sd + 40.0) / width)
+        x, log_w = width * np.sinh(reach * t), np.log(width * np.cosh(reach * t) * reach * (t[1] - t[0]))
+        a, b = np.meshgrid(np.log(y[0] / y[2]) + x, np.log(y[1] / y[2]) + x, indexing="ij")
+        eta = np.stack([c + a, c + b, np.full_like(a, c)], axis=-1)
+        log_prior = -0.5 * np.sum(eta**2, axis=-1) / var - 1.5 * np.log(2 * np.pi * var)
+        total.append(logsumexp(family.log_prob(eta, y) + log_prior + log_w[:, None] + log_w))
+    return logsumexp(total) + np.log(step * sd)
+
+
+@pytest.mark.parametrize("var", [25.0, 100.0])
+def test_densities_of_compositions_with_wide_latents(var):
+    """exp link: a ridge of all sizes of alpha, and a prior far wider than it. Points are off by 0.4 to 11 nats."""
+    y = np.array([0.2, 0.3, 0.5])
+    family = families.Dirichlet(link="exp").resolve(y[None])
+    found = Predictive(family, np.zeros((1, 3)), var * np.eye(3)[None]).log_prob(y[None])[0]
+    assert found == pytest.approx(ridge_integral(family, var, y), abs=0.01)  # what quasi-random sections leave
+
+
+@pytest.mark.parametrize("var, rows", [(0.3, 40), (25.0, 6)])
+def test_regions_take_their_own_draws(var, rows):
+    family = families.Dirichlet(link="exp").resolve(np.full((1, 3), 1 / 3))
+    p = Predictive(family, np.zeros((rows, 3)), np.tile(var * np.eye(3), (rows, 1, 1)))
+    inside = p.highest_density(0.9, n_draws=100).contains(p.sample(random_state=1))
+    assert inside.mean() == pytest.approx(0.9, abs=3 * np.sqrt(0.09 / rows + 0.09 / 100))  # draws, and its threshold's

@@ -44,11 +44,7 @@ def fitted():
     return model
 
 
-# bands of mean shares integrate the noise of log-ratios at every point of the latent
-DEAR = ("logistic_normal",)
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in DEAR else []) for n in FAMILIES])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_has_a_report(name, fitted, tmp_path):
     model, X, y = fitted(name)
     page = ggpm.report(model, X, y, tmp_path / "report.html")
@@ -59,6 +55,9 @@ def test_every_family_has_a_report(name, fitted, tmp_path):
     assert facts["trust"]["log_density"]["mean"] == pytest.approx(expected["log_density"], rel=1e-12)
     assert facts["trust"]["error"]["mean"] == pytest.approx(expected["error"], rel=1e-12)
     assert facts["trust"]["score"] == pytest.approx(expected["score"], rel=1e-12)
+    assert facts["model"]["formula"] in text and type(model.family_).__name__ in facts["model"]["formula"]
+    assert len(facts["verdict"]) == 3 and all(sentence.endswith(".") for sentence in facts["verdict"])
+    assert len(facts["provenance"]["held_out_sha256"]) == 64 and len(facts["worst"]) == 10
     shown = " ".join(tree.itertext())
     assert f"{expected['log_density']:.4g}" in shown and f"{expected['error']:.4g}" in shown
     assert len(facts["verdict"]) == 3 and all(sentence in shown for sentence in facts["verdict"])

@@ -328,6 +328,11 @@ def test_pictures_of_effects_and_maps():
     axes = plotting.plot_effects(model, n=8)  # the trend and the cycle of one column apart
     assert [ax.get_title().split("\n")[-1] for ax in axes] == ["term RBF(t)", "term Cyclic(t)", "term Category(g)"]
     assert len(plotting.plot_effects(model, ["t"], terms=["Cyclic(t)"], n=8)) == 1
+    assert len(plotting.plot_effects(model, n=8, figure=plt.figure())) == 3
+    with pytest.raises(
+        ValueError, match=r"3 panels \(t of RBF\(t\), t of Cyclic\(t\), g of Category\(g\)\); got 2 axes"
+    ):
+        plotting.plot_effects(model, n=8, axes=plt.subplots(1, 2)[1])
     with pytest.raises(ValueError, match="no term 'Cyclic'"):
         plotting.plot_effects(model, terms=["Cyclic"], n=8)
     plt.close("all")

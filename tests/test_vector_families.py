@@ -747,3 +747,15 @@ def test_dirichlet_curvature_can_be_indefinite_and_says_so():
 def test_loss_of_compositions_is_finite_for_zero_parts():
     loss = Dirichlet().loss(np.array([[0.0, 1.0]]), np.array([[0.25, 0.75]]))
     np.testing.assert_allclose(loss, -np.log(0.75))
+
+
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_mean_compositions_of_log_ratios_are_those_of_their_moments(d):
+    """Products of exponentials against exponentials of sums, also where products would underflow."""
+    rng = np.random.default_rng(0)
+    family = families.LogisticNormal().resolve(rng.dirichlet(np.full(d, 3.0), 30))
+    for scale in (1.0, 30.0, 900.0):
+        eta = scale * rng.normal(size=(2, 7, d - 1))
+        flat = eta.reshape(-1, d - 1)
+        both = family.predictive_moments(flat, np.zeros((14, d - 1, d - 1)))[0]
+        np.testing.assert_allclose(family.moment(eta).reshape(-1, d), both, rtol=1e-9, atol=1e-13)

@@ -18,6 +18,8 @@ from ggpm.families.special import log_softmax
 from ggpm.families.special.quadrature import matched_nodes, square_root, trapezoid
 from ggpm.families.support import Simplex
 
+LEAST_LOG = -600.0  # sums of exponentials below this lose digits to underflow
+
 
 @cache
 def contrasts(d: int) -> Array:
@@ -158,19 +160,37 @@ class LogisticNormal(Composition, MultivariateGaussian):
             second[rows] = np.einsum("s,sij,sik->ijk", weights, shares, shares, optimize=True)
         return first, second
 
-    def _given(self, eta: Array, k: int) -> Array:
-        flat = eta.reshape(-1, eta.shape[-1])
-        out = self.predictive_moments(flat, np.zeros((*flat.shape, flat.shape[-1])))[k]
-        return out.reshape(*eta.shape[:-1], *out.shape[1:])
-
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
-        return self._given(eta, 0)
+        """Mean composition given the latent, by the nodes of the noise, which is that of all rows.
+
+        With a = exp(V eta) and b = exp(V n) at a node n, the shares are a_j b_j / sum_k a_k b_k: products of matrices,
+        and no exponential for every pair of row and node.
+        """
+        flat = eta.reshape(-1, eta.shape[-1])
+        nodes, weights = _nodes(flat.shape[-1])
+        V = contrasts(flat.shape[-1] + 1)
+        log_a, log_b = flat @ V.T, nodes @ square_root(self._noise(flat.shape[-1])[None])[0].T @ V.T
+        log_a -= log_a.max(axis=1, keepdims=True)
+        log_b -= log_b.max(axis=1, keepdims=True)
+        far = np.min(log_a, axis=1, initial=0.0) + log_b.min() < LEAST_LOG
+        out, a, b = np.empty_like(log_a), np.exp(log_a), np.exp(log_b)
+        for rows in batches(len(a), 2 * len(b)):
+            with np.errstate(divide="ignore", invalid="ignore"):  # of far rows, which are done below
+                out[rows] = a[rows] * ((weights / (a[rows] @ b.T)) @ b)
+        if far.any():
+            out[far] = self._both_given(flat[far])[0]
+        return out.reshape(*eta.shape[:-1], -1)
+
+    def _both_given(self, eta: Array) -> tuple[Array, Array]:
+        """Mean and covariance of the shares given latents (m, D)."""
+        return self.predictive_moments(eta, np.zeros((*eta.shape, eta.shape[-1])))
 
     def constant(self, y: Array, weight: Array | None = None) -> Array:
         return Family.constant(self, y, weight)
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
-        return self._given(eta, 1)
+        out = self._both_given(eta.reshape(-1, eta.shape[-1]))[1]
+        return out.reshape(*eta.shape[:-1], *out.shape[1:])
 
     def loss(self, y: Array, prediction: Array) -> Array:
         return self._divergence(shares_of(y), prediction)

@@ -39,6 +39,7 @@ def plot_effects(
     at: Mapping[int | str, Any] | None = None,
     n: int = 100,
     axes: Any = None,
+    figure: Any = None,
 ) -> Any:
     """The mean of y as one term of the kernel varies along one of its columns, with credible bands of that mean.
 
@@ -56,6 +57,7 @@ def plot_effects(
     at : values of columns that are held, such as ``{"depth": 2.0}``
     n : points on each axis
     axes : as many matplotlib axes as panels, or None
+    figure : an empty matplotlib figure for the panels, three in a line, where no axes are given; None makes one
 
     Returns
     -------
@@ -72,9 +74,15 @@ def plot_effects(
     columns, inputs = model.fit_.columns, inputs_of(model)
     chosen = [feature_index(model, f) for f in (range(columns.count) if features is None else features)]
     panels, several = _panels(model, chosen, terms)
-    if axes is None:
+    if axes is None and figure is not None:
+        across = min(len(panels), 3)
+        axes = [figure.add_subplot(-(-len(panels) // across), across, k + 1) for k in range(len(panels))]
+    elif axes is None:
         first = axes_for(None, ncols=len(panels), figsize=(3.6 * len(panels), 3.4), squeeze=False)
         axes = first.ravel()
+    if len(axes) != len(panels):
+        told = ", ".join(feature_name(model, j) + (f" of {term}" if several else "") for term, j in panels)
+        raise ValueError(f"there are {len(panels)} panels ({told}); got {len(axes)} axes. Choose features or terms.")
     held = Held(model, at)
     centre = held.row()
     for ax, (term, j) in zip(axes, panels):

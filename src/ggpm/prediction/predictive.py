@@ -387,9 +387,11 @@ class Predictive:
             check_whole(size, "size", 0)
         rng = np.random.default_rng(random_state)
         lead = () if size is None else (int(size),)
-        noise = rng.standard_normal((*lead, *self.latent_mean.shape))
-        eta = self.latent_mean + np.einsum("ijk,...ik->...ij", self._root, noise)
-        return self.family.sample(eta, rng, self.trials)
+        noise = rng.standard_normal((*lead, *self.latent_mean.shape)).reshape(-1, *self.latent_mean.shape)
+        eta = np.empty(noise.shape)
+        np.matmul(noise.swapaxes(0, 1), self._root.swapaxes(1, 2), out=eta.swapaxes(0, 1))  # row by row
+        eta += self.latent_mean
+        return self.family.sample(eta.reshape(*lead, *self.latent_mean.shape), rng, self.trials)
 
     def _encode(self, y: Any) -> Array:
         """y as the family takes it, one for every row; a single value is that of every row."""

@@ -117,7 +117,7 @@ def log_density(predictive: Predictive, encoded: Array) -> Array:
         tables = ((rows, table.log_density(angle[rows])) for rows, table in circular_tables(predictive))
         return gather(len(predictive), tables)[None] + _log_radians(predictive)
     out = np.empty(encoded.shape[:2])
-    y = np.moveaxis(encoded, 0, 1)
+    y = np.ascontiguousarray(np.moveaxis(encoded, 0, 1))
     U = COARSER * family.U(predictive.latent_mean, y[:, 0], expected=True).dense()
     for rows, eta, weights in latent_nodes(predictive.latent_mean, predictive.cholesky(), U, 4, MOST):
         step = max(1, 2**17 // (eta.shape[1] * len(encoded)))

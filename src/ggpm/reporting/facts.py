@@ -22,7 +22,7 @@ from ggpm.learning.information import known
 from ggpm.prediction.calibration import calibration
 from ggpm.prediction.kinds import kind_of
 from ggpm.reporting.baselines import baselines
-from ggpm.reporting.words import family_in_words, kernel_in_words, verdict
+from ggpm.reporting.words import family_in_words, formula, kernel_in_words, verdict
 
 WORST = 10  # rows that are listed because y was least expected there
 DIAGNOSED = 5000  # rows up to which the posterior is diagnosed: a second or two
@@ -124,6 +124,7 @@ def _model(model: Any) -> dict[str, Any]:
         "estimator": type(model).__name__,
         "family": type(fit.family).__name__,
         "in_words": family_in_words(fit.family),
+        "formula": formula(fit.family, len(fit.kernels)),
         "kernels": [str(kernel) for kernel in fit.kernels],
         "kernels_in_words": [kernel_in_words(kernel) for kernel in fit.kernels],
         "latents": fit.family.latent_dim,

@@ -48,7 +48,8 @@ def draw(model: Any, X: Any, y: Any, *, offset: Any, level: float) -> list[Pictu
             ("data", _caption_of_data(model), lambda fig: DATA.get(kind, _histogram)(fig, model, y)),
             ("predictions", "Predictions along the first column (classes: the first two), and training rows.",
              lambda fig: _fan(fig, model)),
-            ("effects", "Mean of y as one column varies, others held where the titles say, with credible bands.",
+            ("effects", "Mean of y as one column varies, with credible bands; other columns at their medians, labels "
+             "at the one that occurs most often.",
              lambda fig: _effects(fig, model, level)),
             ("trust", "Coverage promised and found, and the histogram of probability integral transforms: on the "
              "diagonal and flat if the model is right.", lambda fig: _calibration(fig, model, X, y, offset)),
@@ -176,10 +177,11 @@ def _effects(figure: Any, model: Any, level: float) -> bool:
     if count < 2 or model.family_.support.row_ndim == 2:
         return False
     chosen: list[int | str] = list(range(min(count, MOST_EFFECTS)))
-    rows = -(-len(chosen) // 3)
-    figure.set_size_inches(7.4, 2.7 * rows)
-    axes = [figure.add_subplot(rows, min(len(chosen), 3), k + 1) for k in range(len(chosen))]
-    plotting.plot_effects(model, chosen, level=level, n=40, axes=axes)
+    axes = plotting.plot_effects(model, chosen, level=level, n=40, figure=figure)
+    figure.set_size_inches(7.4, 2.6 * -(-len(axes) // 3))
+    for ax in axes:  # where columns are held is in the caption, once
+        terms = [line for line in ax.get_title().splitlines() if line.startswith("term ")]
+        ax.set_title("\n".join(terms), fontsize="small")
     return True
 
 

@@ -26,6 +26,26 @@ def family_in_words(family: Family) -> str:
     return " ".join(text.split("\n\n")[0].split())
 
 
+def formula(family: Family, kernels: int) -> str:
+    """The model on one line: what y is given the latent functions, and what these are.
+
+    >>> from ggpm.families import Poisson
+    >>> formula(Poisson(), 1)
+    'yᵢ ~ Poisson(η(xᵢ)),  η ~ GP(0, k)'
+    """
+    name, D = type(family).__name__, family.latent_dim
+    origin = "μ" if np.any(np.asarray(family.origin) != 0) else "0"
+    if D == 1:
+        return f"yᵢ ~ {name}(η(xᵢ)),  η ~ GP({origin}, k)"
+    kernel = "k" if kernels == 1 else "kⱼ"
+    level = origin if origin == "0" else "μⱼ"
+    dots, last = "" if D == 2 else " …,", str(D).translate(_BELOW)
+    return f"yᵢ ~ {name}(η₁(xᵢ),{dots} η{last}(xᵢ)),  ηⱼ ~ GP({level}, {kernel}),  j = 1,{dots} {D}"
+
+
+_BELOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+
 def kernel_in_words(kernel: sk.Kernel) -> str:
     """A kernel as a sentence: what functions it makes of which columns.
 

@@ -7,9 +7,10 @@ by its curvature H there, and every row gets as many as it needs:
 * One latent: the trapezoidal rule in t, e = mode + sinh(t)/sqrt(H). Nodes are dense at the peak and still reach the
   tails of the Gaussian, where likelihoods that level off keep their mass; the spacing in t alone decides the error.
 * Two or three: the ladder of product rules of `ggpm.families.special.adaptive`, climbed until two neighbours agree;
-  rows of two latents that do not settle are integrated direction by direction with the stretched rule.
-* More: sparse grids. Rows of three or more latents that do not settle get quasi-random points with heavy tails, whose
-  error is a few per cent at worst (compositions with exp link and latents as wide as that of the tests).
+  rows of two latents that do not settle are integrated direction by direction with the stretched rule, those of three
+  that are far from it over sections across their widest direction, with points in each.
+* More: sparse grids. Other rows of three or more latents that do not settle get quasi-random points about the mode and
+  of the Gaussian, whose error grows with the width of the latents, from 3e-4 for standard deviations of one.
 
 R and the root of H are triangular factors: unique, so that no result depends on the choice of a basis.
 """
@@ -37,7 +38,7 @@ from ggpm.families.special.adaptive import (
     raised,
     sparse_levels,
 )
-from ggpm.families.special.quadrature import student_nodes
+from ggpm.families.special.quadrature import normal_points, student_log_density, student_nodes
 from ggpm.families.special.stable import HALF_LOG_2PI
 
 Array = NDArray[np.float64]
@@ -47,11 +48,14 @@ Array = NDArray[np.float64]
 TOLERANCE, NEXT = 5e-7, 0.1
 WIDE, NEXT_OF_WIDE, CHANCE = 0.7, 0.5, 0.02
 MOST_NODES = {2: 2**11, 3: 2**13}  # of a row's product rules
-NESTED_MOST = 2  # latents up to which direction by direction is affordable: some milliseconds per row with two
+# Three latents: the error of product rules above which rows are integrated over sections across their widest direction,
+# and the points of each. They are off by a few 1e-3 for latents five and ten wide (compositions with exp link), where
+# points without sections are off by 0.1 to 1; narrower rows are better served by points (3e-4 for latents one wide).
+FAR_OFF, SECTION_LOG2 = 3e-3, 10
 # Spacing in t of the stretched rule, by the number of latents. Its error falls exponentially, to 1e-10 and 1e-8 of
 # Gaussian integrands here: a rule that differs by so much (second numbers) from the one of twice the spacing is itself
 # off by about the square of that.
-SPACING = {1: (0.2, 2e-5), 2: (0.25, 3e-5)}
+SPACING = {1: (0.2, 2e-5), 2: (0.25, 3e-5), 3: (0.3, 1e-2)}
 REACH = 9.0  # standard deviations of the Gaussian, beyond the mode and the mean, that the stretched rule covers
 HALVINGS = 8  # of that spacing at most
 NODES_STEP = 1.25  # rows whose numbers of nodes differ by less than this factor are integrated together
@@ -136,17 +140,27 @@ class Peaks:
             out[rows] = log_sum(values, weights)
         return out - self._log_det
 
-    def student_integral(self) -> Array:
-        """The same by quasi-random points with heavy tails, along the axes of the curvature: ridges follow those."""
-        values, axes = np.linalg.eigh(self.L @ self.L.swapaxes(1, 2))
+    def student_integral(self, log2: int) -> Array:
+        """The same by quasi-random points of a mixture: heavy tails about the mode, and the Gaussian of the latent.
+
+        The first are along the axes of the curvature, as ridges are; the second find what lies far from the mode. Each
+        point has the weight of the mixture (Veach and Guibas 1995), so that neither misses what the other sees.
+        """
+        values, axes = _axes(self.L)
         largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=1, keepdims=True), axis=1)
-        root = axes * np.sign(largest) / np.sqrt(values)[:, None, :]
-        x, log_weights = student_nodes(self.e.shape[1], STUDENT_LOG2)
+        axes, width, d = axes * np.sign(largest), 1.0 / np.sqrt(values), self.e.shape[1]
+        x, _ = student_nodes(d, log2 - 1)
+        normal = normal_points(d, log2 - 1)
         out = np.empty(len(self.e))
-        for rows in batches(len(out), 4 * x.size):
-            placed = self.integrand.of(rows)(place(self.e[rows], root[rows], x))
-            out[rows] = log_sum(placed + log_weights[:, None], np.ones(len(x)))
-        return out - self._log_det - self.e.shape[1] * HALF_LOG_2PI
+        for rows in batches(len(out), 16 * x.size):
+            near = place(self.e[rows], axes[rows] * width[rows, None, :], x)
+            e = np.concatenate([near, np.broadcast_to(normal[:, None], near.shape)])
+            along = np.einsum("skj,kji->ski", e - self.e[rows], axes[rows]) / width[rows]
+            log_t = student_log_density(along) - np.log(width[rows]).sum(axis=1)
+            log_normal = -0.5 * np.square(e) @ np.ones(d) - d * HALF_LOG_2PI
+            log_weights = -np.logaddexp(log_t, log_normal) - np.log(len(x))
+            out[rows] = log_sum(self.integrand.of(rows)(e) + log_weights, np.ones(len(e)))
+        return out - d * HALF_LOG_2PI
 
     def _at(self, x: Array, rows: Rows | slice) -> Array:
         """log f at mode + L^-T x, (S, rows)."""
@@ -167,6 +181,12 @@ class Peaks:
     def spread(self) -> Array:
         """Standard deviation of the latents along each direction of x, (n, D)."""
         return np.sqrt(np.sum((self.integrand.R @ self._root) ** 2, axis=1))
+
+
+def _axes(L: Array) -> tuple[Array, Array]:
+    """Eigenvalues of the curvatures, rising, and axes: the first direction is the widest."""
+    values, axes = np.linalg.eigh(L @ L.swapaxes(1, 2))
+    return np.maximum(values, 1.0), axes  # that of the Gaussian, which rounding of others may hide
 
 
 def _quadratic(root: Array, x: Array) -> Array:
@@ -323,6 +343,7 @@ def _by_ladder(peaks: Peaks) -> Array:
     wide = (spread.max(axis=1) > WIDE) & products
     before, share = np.where(wide, np.inf, 0.0), np.where(wide, NEXT_OF_WIDE, NEXT)
     unsettled: list[Rows] = []
+    nested: list[Rows] = []
     while rows.size:
         finer = peaks.of(rows).log_integral(levels[rows])
         change = np.abs(finer - out[rows])
@@ -331,16 +352,19 @@ def _by_ladder(peaks: Peaks) -> Array:
         rows, error = rows[~(error <= TOLERANCE)], error[~(error <= TOLERANCE)]
         if products:
             levels[rows], moved = raised(levels[rows], np.ones((rows.size, D)), 0.5, D, MOST_NODES[D])
-            unsettled.append(rows[~moved])
+            far = ~(error <= FAR_OFF) | (D == 2)
+            nested.append(rows[~moved & far])
+            unsettled.append(rows[~moved & ~far])
         else:  # sparse grids converge too slowly for more, and points converge more slowly still
             moved = levels[rows, 0] + 1 < len(sparse_levels(D))
             levels[rows] += moved[:, None]
             unsettled.append(rows[~moved & ~(error <= GRID_ERROR)])
         rows = rows[moved]
-    left = np.concatenate([np.empty(0, dtype=np.intp), *unsettled])
-    if left.size:
-        hard = peaks.of(left)
-        out[left] = _nested(hard, D) if D <= NESTED_MOST else hard.student_integral()
+    none = np.empty(0, dtype=np.intp)
+    if (left := np.concatenate([none, *unsettled])).size:
+        out[left] = peaks.of(left).student_integral(STUDENT_LOG2)
+    if (left := np.concatenate([none, *nested])).size:
+        out[left] = _nested(peaks.of(left), D)
     return out
 
 
@@ -354,7 +378,7 @@ def _nested(peaks: Peaks, latents: int) -> Array:
     if d == 1:
         width = 1.0 / peaks.L[:, 0, 0]
         return _line(peaks.integrand, lambda f, e, rows: f(e[..., None]), peaks.e[:, 0], width, latents, 8)
-    values, Q = np.linalg.eigh(peaks.L @ peaks.L.swapaxes(1, 2))  # rising: the first direction is the widest
+    values, Q = _axes(peaks.L)
     f = replace(peaks.integrand, R=peaks.integrand.R @ Q)
     e = np.einsum("ikj,ik->ij", Q, peaks.e)
 
@@ -366,6 +390,7 @@ def _nested(peaks: Peaks, latents: int) -> Array:
             tiled, mean=tiled.mean + tiled.R[..., 0] * flat[:, None], R=tiled.R[..., 1:],
             constant=tiled.constant - 0.5 * flat**2,
         )  # fmt: skip
-        return _nested(_peaks(inner, e[rows[tile], 1:]), latents).reshape(S, k)
+        sections = _peaks(inner, e[rows[tile], 1:])
+        return (sections.student_integral(SECTION_LOG2) if d == 3 else _nested(sections, latents)).reshape(S, k)
 
     return _line(f, sections, e[:, 0], 1.0 / np.sqrt(values[:, 0]), latents, BATCH_DOUBLES >> 6)

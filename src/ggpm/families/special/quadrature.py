@@ -97,12 +97,28 @@ def student_nodes(D: int, log2: int) -> tuple[Array, Array]:
     uniform = sobol(D + 1).random_base2(log2).clip(1e-12, 1 - 1e-12)
     scale = 2.0 * gammaincinv(T_DF / 2, uniform[:, 0]) / T_DF  # chi-squared / df
     nodes = ndtri(uniform[:, 1:]) / np.sqrt(scale)[:, None]
-    square = np.sum(nodes**2, axis=1)
-    log_t = (
-        gammaln((T_DF + D) / 2) - gammaln(T_DF / 2) - 0.5 * D * np.log(T_DF * np.pi)
-        - 0.5 * (T_DF + D) * np.log1p(square / T_DF)
-    )  # fmt: skip
-    return nodes, -log_t - np.log(len(nodes))
+    return nodes, -student_log_density(nodes) - np.log(len(nodes))
+
+
+def student_log_density(x: Array) -> Array:
+    """Log density of the Student t behind `student_nodes`, (..., D) -> (...).
+
+    >>> float(np.round(student_log_density(np.zeros(1)), 6))
+    -1.000889
+    """
+    D = x.shape[-1]
+    constant = gammaln((T_DF + D) / 2) - gammaln(T_DF / 2) - 0.5 * D * np.log(T_DF * np.pi)
+    return constant - 0.5 * (T_DF + D) * np.log1p(np.square(x) @ np.ones(D) / T_DF)
+
+
+@lru_cache(maxsize=8)
+def normal_points(D: int, log2: int) -> Array:
+    """2^log2 Sobol points (S, D) of the standard normal.
+
+    >>> normal_points(2, 3).shape
+    (8, 2)
+    """
+    return ndtri(sobol(D).random_base2(log2).clip(1e-12, 1 - 1e-12))
 
 
 def sobol(dimension: int):
