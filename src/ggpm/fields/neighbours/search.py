@@ -31,7 +31,7 @@ Indices = NDArray[np.intp]
 LEVELS = 32  # halvings of the grid: 2e-10 of the extent; closer points follow in random order
 GROWTH = 1.5  # of the earlier points between two trees: the larger, the more of what a tree finds comes later
 SMOOTH_NUGGET = 1e-8
-# Under Matérn 3/2 a value at distance r length scales of another has about r³ of variance left: below this distance 1e-9,
+# Under Matérn 3/2 a value r length scales from another has about r³ of variance left: below this distance 1e-9,
 # which a search that makes the length twenty times longer brings near to rounding.
 CLOSE = 1e-3
 APART = 10.0  # length scales between two groups, whose rows are not correlated: nothing is at ten either
