@@ -20,7 +20,7 @@ from ggpm.families.curvature import Diagonal, Outer
 from ggpm.families.special.adaptive import PRODUCT_MOST, Levels, Rows, climb, first_levels, groups, sparse_levels
 from ggpm.families.weighted import unweighted
 from ggpm.fields.base import Approximation
-from ggpm.fields.dense.field import Cotangent
+from ggpm.fields.dense.field import Cotangent, DenseGaussian
 from ggpm.sites.base import InferenceError
 from ggpm.sites.densities import log_expected_prob
 from ggpm.sites.expectations import cholesky_pullback, place
@@ -67,8 +67,9 @@ def _evaluate(approximation: Approximation, gradient: bool) -> tuple[Array, Cota
 
 def _cavity_cov(approximation: Approximation) -> tuple[Array, Array, Array]:
     """V_c, A = (I - V U)^-1 = V_c V^-1, and log|I - V U|, rows first."""
-    V, U = approximation.q.marginals.dense(), approximation.q.U.dense()
-    left = np.eye(V.shape[-1]) - V @ U
+    q = approximation.q
+    V = q.marginals.dense()
+    left = q.left if isinstance(q, DenseGaussian) else np.eye(V.shape[-1]) - V @ q.U.dense()
     sign, log_det = np.linalg.slogdet(left)
     A: Array = np.full_like(left, np.nan)
     if np.all(sign > 0):

@@ -44,6 +44,7 @@ Array = NDArray[np.float64]
 # (docs/inference.md, which has the other numbers here too).
 NEIGHBOURS = 8
 COUPLED_MAX_ORDER = 400  # nD up to which they do if D > 1: their inference costs tens of milliseconds per row there
+LEAST_LEFT = 1e-5  # share of the prior's precision in a posterior's below which too few digits of it are left
 # Factorised sites leave out how a row's latents answer to each other, so that the absence of a row moves the sites of
 # others at first order: twice as many answer until that moves the density by less than SETTLED nats, the size of
 # what plain cavities are off by, and up to an nD whose square is the limit of memory.
@@ -320,7 +321,8 @@ def _without_first(a: Approximation, rule: Rule, rows: NDArray, V: Array) -> tup
     m, z, U = q.mean[rows], q.z[rows], q.U.dense()[rows]
     k, D = m.shape
     left = np.eye(k * D) - np.einsum("iajc,jcd->iajd", V, U).reshape(k * D, k * D)
-    if np.linalg.eigvals(left).real.min() <= 0:
+    # what V lacks in digits, about 1e-16 of the prior's variance, is 1e-16/least² of a difference
+    if np.linalg.eigvals(left).real.min() <= LEAST_LEFT:
         return None
     C = np.linalg.solve(left, V.reshape(k * D, k * D))
     C = (C + C.T) / 2
