@@ -292,11 +292,15 @@ def _default_neighbours(a: Approximation) -> tuple[int, ...]:
 
 
 class Response:
-    """Cavities after the nearest other rows, by posterior covariance, got new sites in the absence of a row."""
+    """Cavities after the nearest other rows, by posterior covariance, got new sites in the absence of a row.
+
+    Rows of which next to nothing but their own site is left keep it.
+    """
 
     def __init__(self, approximation: Approximation) -> None:
         self.approximation, self.rule = approximation, approximation.rule
         self.V = approximation.q.solution.sensitivity().covariance()
+        self.knows = np.linalg.det(approximation.q.left) > LEAST_LEFT
 
     def __call__(self, rows: NDArray[np.int_], neighbours: int) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Means and covariances at the rows, and a mask of where there is an answer.
@@ -308,7 +312,7 @@ class Response:
         mean, cov, answered = np.zeros((len(rows), D)), np.zeros((len(rows), D, D)), np.zeros(len(rows), dtype=bool)
         for k, i in enumerate(rows):
             near = np.argsort(-np.sum(V[i] ** 2, axis=(0, 2)), kind="stable")
-            chosen = np.append(i, near[near != i][:neighbours])
+            chosen = np.append(i, near[(near != i) & self.knows[near]][:neighbours])
             found = _without_first(self.approximation, self.rule, chosen, V[chosen][:, :, chosen])
             if found is not None:
                 (mean[k], cov[k]), answered[k] = found, True
