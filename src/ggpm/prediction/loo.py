@@ -30,7 +30,7 @@ from ggpm.fields.base import Approximation
 from ggpm.fields.dense import JointMatrix, KernelMatrices
 from ggpm.fields.dense.field import DenseProcess
 from ggpm.fields.inducing.field import InducingField, InducingProcess
-from ggpm.learning.cavities import log_densities
+from ggpm.learning.cavities import left_of, log_densities
 from ggpm.learning.engine import find
 from ggpm.learning.objective import Evidence
 from ggpm.sites import Problem, Rule
@@ -300,7 +300,7 @@ class Response:
     def __init__(self, approximation: Approximation) -> None:
         self.approximation, self.rule = approximation, approximation.rule
         self.V = approximation.q.solution.sensitivity().covariance()
-        self.knows = np.linalg.det(approximation.q.left) > LEAST_LEFT
+        self.knows = np.linalg.det(left_of(approximation.q)) > LEAST_LEFT
 
     def __call__(self, rows: NDArray[np.int_], neighbours: int) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Means and covariances at the rows, and a mask of where there is an answer.

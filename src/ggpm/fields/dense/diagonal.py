@@ -38,9 +38,6 @@ class DiagonalSolution:
     def marginals(self) -> Diagonal:
         return Diagonal(np.stack([f.V_diag() for f in self.factors], axis=1))
 
-    def left(self) -> Diagonal:
-        return Diagonal(np.stack([f.N_diag() for f in self.factors], axis=1))
-
     def precision(self) -> list[Array]:
         blocks = (f.E() for f in self.factors)
         return [mirror(b) for b in (blocks if not self.K.shared or len(self.factors) == 1 else [_sum(blocks)])]

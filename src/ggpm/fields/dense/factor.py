@@ -123,10 +123,6 @@ class PositiveFactor:
             v[small] = np.diag(self.K)[small] - self.E_quad(self.K[:, small])
         return v
 
-    def N_diag(self) -> Array:
-        """The diagonal of ``(I + K Gamma)^-1 = I - V Gamma``, which that difference would not keep the digits of."""
-        return np.where(self._small, 1.0 - self.gamma * self.V_diag(), np.diag(self._invert()))
-
     # ---- coupling, weights nu ----
     def add_to_capacitance(self, nu: Array, C: Array, rows: Rows | None = None) -> None:
         """Add this dimension's part to the lower triangle of C, which starts from I - sum nu nu^T within rows."""
@@ -220,9 +216,6 @@ class SignedFactor:
 
     def V_diag(self) -> Array:
         return np.diag(self.V).copy()
-
-    def N_diag(self) -> Array:
-        return np.asarray(1.0 - self.gamma * np.diag(self.V))
 
     # ---- coupling, weights r = sqrt(rho) omega ----
     def add_to_capacitance(self, r: Array, C: Array, rows: Rows | None = None) -> None:

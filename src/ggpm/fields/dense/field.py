@@ -21,7 +21,6 @@ from scipy.sparse.linalg import LinearOperator, gmres
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks, Combination, Curvature, Diagonal, Marginals
 from ggpm.fields.base import Approximation, Field, Natural
-from ggpm.fields.dense.diagonal import DiagonalSolution
 from ggpm.fields.dense.matrices import KernelMatrices, latents_of
 from ggpm.fields.dense.posterior import DensePosterior
 from ggpm.fields.dense.solution import Solution, Solver, check_memory, factorise
@@ -83,14 +82,6 @@ class DenseGaussian:
     def marginals(self) -> Marginals:
         """The covariances V_ii of the rows' latents."""
         return self.solution.marginals()
-
-    @property
-    def left(self) -> Array:
-        """``I - V_ii U_i``, the share of a row's prior precision in its posterior's, (n, D, D)."""
-        if isinstance(self.solution, DiagonalSolution):  # which keeps its digits where next to nothing is left
-            return self.solution.left().dense()
-        V = self.marginals.dense()
-        return np.eye(V.shape[-1]) - V @ self.U.dense()
 
 
 class DenseLook(RowsLook):
