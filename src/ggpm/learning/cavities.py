@@ -73,7 +73,7 @@ def left_of(q: Any) -> Array:
     """``I - V_ii U_i``, what is left of a row's precision without its own site, as a share, (n, D, D)."""
     V = q.marginals.dense()
     left: Array = np.eye(V.shape[-1]) - V @ q.U.dense()
-    if isinstance(q, DenseGaussian) and isinstance(q.solution, DiagonalSolution):
+    if isinstance(q, DenseGaussian) and isinstance(q.U, Diagonal) and isinstance(q.solution, DiagonalSolution):
         share = q.U.gamma * q.marginals.diag
         known = share > NEARLY_ALL
         if known.any():
