@@ -204,7 +204,8 @@ def test_the_title_says_where_other_columns_are_held(name, slices):
     X, models = slices
     two = name.endswith("map")
     said = title_of(SLICES[name](models))
-    assert f"other columns at their median or most frequent label: {'' if two else 'slope = '}" in said
+    where = "most frequent label: " if two else "median or most frequent label: slope = "
+    assert f"other columns at their {where}" in said
     assert two or f"slope = {X['slope'].median():.3g}" in said
     assert f"soil = {X['soil'].mode()[0]}" in said
     said = title_of(SLICES[name](models, at={"soil": "peat"} if two else {"soil": "peat", "slope": 2}))
@@ -217,6 +218,22 @@ def test_the_title_says_where_other_columns_are_held(name, slices):
             SLICES[name](models, at={"depth": 1.0})
     with pytest.raises(ValueError, match=r"feature must be one of.*Did you mean 'slope'"):
         SLICES[name](models, at={"slop": 1.0})
+
+
+def test_numbers_that_are_groups_to_the_kernel_are_drawn_as_labels():
+    rng = np.random.default_rng(3)
+    X = pd.DataFrame({"height": rng.normal(size=40), "year": rng.choice(["95", "96", "97"], 40)})
+    X["place"] = rng.choice([1001, 1002, 1004, 1004], 40)
+    kernel = On(RBF(), "height") + Category("year") + Category("place") + On(RBF(), "place")
+    model = GGPRegressor("poisson", kernel, optimizer=None, inference="laplace").fit(X, rng.poisson(4, 40))
+    height, year, place, smooth = plotting.plot_effects(model, n=7)
+    assert [t.get_text() for t in year.get_xticklabels()] == ["95", "96", "97"] and len(year.containers) == 1
+    assert [t.get_text() for t in place.get_xticklabels()] == ["1001", "1002", "1004"] and len(place.containers) == 1
+    assert not height.containers and not smooth.containers  # curves: the term along them is smooth
+    said = title_of(height)
+    assert f"their most frequent label: year = {X['year'].mode()[0]}, place = {X['place'].mode()[0]}" in said
+    rows = pd.DataFrame({"height": X["height"].median(), "year": ["95", "96", "97"], "place": X["place"].mode()[0]})
+    np.testing.assert_allclose(year.lines[0].get_ydata(), model.predict(rows))
 
 
 def test_a_slice_is_that_of_the_row_which_at_names(slices):

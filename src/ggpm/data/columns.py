@@ -161,21 +161,6 @@ class Columns:
             members.append(member)
         return replace(self, members=tuple(members))
 
-    def centre(self, X: Array) -> Array:
-        """A row in the middle of encoded ones: medians, and for categories the label that occurs most often.
-
-        >>> Columns(2, None, (Column(None), Column(None, "category", ("a", "b")))).centre(
-        ...     np.array([[1.0, 1.0], [2.0, 1.0], [3.0, 0.0]])
-        ... )
-        array([2., 1.])
-        """
-        out = np.median(X, axis=0)
-        for j, kind in enumerate(self.kinds):
-            if kind in ("category", "boolean"):
-                values, counts = np.unique(X[:, j], return_counts=True)
-                out[j] = values[counts.argmax()]
-        return out
-
     def code(self, j: int, value: Any) -> float:
         """One value of column j as the user writes it, encoded.
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.text import Hint, Message, did_you_mean
+from ggpm.kernels import category_columns
 
 Array = NDArray[np.float64]
 
@@ -85,6 +86,21 @@ def part_names(model: Any, count: int) -> list[str]:
     return [plain_text(name) for name in names] if names and len(names) == count else [f"y{j}" for j in range(count)]
 
 
+def label_columns(model: Any) -> NDArray[np.bool_]:
+    """Mask of the columns of labels: categories, booleans, and numbers that are groups to some term of the kernel."""
+    kinds = model.fit_.columns.kinds
+    groups = category_columns(model.fit_.posterior.kernels, len(kinds))
+    return groups | np.isin(kinds, ("category", "boolean"))
+
+
+def label_text(model: Any, feature: int, code: float) -> str:
+    """The label that a code stands for, as text."""
+    columns = model.fit_.columns
+    if columns.kinds[feature] == "category":
+        return plain_text(columns.members[feature].labels[int(code)])
+    return str(bool(code)) if columns.kinds[feature] == "boolean" else f"{code:.15g}"
+
+
 def named_rows(model: Any, X: Array) -> Any:
     """Encoded rows as the model expects them: with their names, labels and times."""
     return model.fit_.columns.decode(X)
@@ -117,8 +133,11 @@ class Held:
 
     def row(self) -> Array:
         """The row at which columns are held, encoded."""
-        columns = self.model.fit_.columns
-        out = columns.centre(inputs_of(self.model))
+        columns, inputs = self.model.fit_.columns, inputs_of(self.model)
+        out = np.median(inputs, axis=0)
+        for j in np.flatnonzero(label_columns(self.model)):
+            values, counts = np.unique(inputs[:, j], return_counts=True)
+            out[j] = values[counts.argmax()]
         for j, value in self.chosen.items():
             out[j] = columns.code(j, value)
         return out
@@ -134,19 +153,18 @@ class Held:
 
     def in_words(self, *moving: int) -> str:
         """What is held where, for a title; nothing where all columns vary."""
-        columns, row = self.model.fit_.columns, self.row()
-        decoded = columns.decode(row[None])
+        row, labels = self.row(), label_columns(self.model)
+        decoded = self.model.fit_.columns.decode(row[None])
         values = decoded.iloc[0].tolist() if hasattr(decoded, "iloc") else np.asarray(decoded)[0].tolist()
-        said = {
-            j: f"{feature_name(self.model, j)} = {v:.3g}" if isinstance(v, float) else
-            f"{feature_name(self.model, j)} = {plain_text(v)}"
-            for j, v in enumerate(values) if j not in moving
-        }  # fmt: skip
+        for j, value in enumerate(values):
+            short = f"{value:.3g}" if isinstance(value, float) else plain_text(value)
+            values[j] = label_text(self.model, j, row[j]) if labels[j] else short
+        said = {j: f"{feature_name(self.model, j)} = {v}" for j, v in enumerate(values) if j not in moving}
         told = [said.pop(j) for j in self.chosen if j in said]
         out = ["at " + ", ".join(told)] if told else []
         if said:
-            labels = any(columns.kinds[j] in ("category", "boolean") for j in said)
-            where = "other columns at their median" + (" or most frequent label" if labels else "")
+            ways = {"most frequent label" if labels[j] else "median" for j in said}
+            where = "other columns at their " + " or ".join(sorted(ways))
             out.append(f"{where}: {', '.join(said.values())}" if len(said) <= MOST_HELD else where)
         return "; ".join(out)
 

@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from ggpm.data.text import did_you_mean
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
+from ggpm.kernels.columns import category_columns
 from ggpm.plotting._common import (
     Held,
     axes_for,
     feature_index,
     feature_name,
     inputs_of,
+    label_columns,
+    label_text,
     legend_beside,
     named_rows,
     padded,
@@ -86,7 +89,7 @@ def plot_effects(
     held = Held(model, at)
     centre = held.row()
     for ax, (term, j) in zip(axes, panels):
-        labels = _labels(columns, j, inputs)
+        labels = _labels(model, term if several else None, j)
         grid = (
             np.linspace(inputs[:, j].min(), inputs[:, j].max(), n) if labels is None else np.arange(float(len(labels)))
         )
@@ -100,7 +103,7 @@ def plot_effects(
         ax.set(xlabel=feature_name(model, j), ylabel=target_name(model, "mean of y"))
         held.tell(ax, j, below=plain_text(f"term {term}") if several and term is not None else "")
         if labels is not None:
-            ax.set_xticks(grid, [str(label) for _, label in labels])
+            ax.set_xticks(grid, [label for _, label in labels])
         if columns.kinds[j] == "time":
             ax.set_xlabel(f"{feature_name(model, j)} (hours since 1970)")
     return axes
@@ -124,12 +127,16 @@ def _panels(model: Any, chosen: list[int], terms: list[str] | None) -> tuple[lis
     return panels, len(looks) > 1
 
 
-def _labels(columns: Any, j: int, inputs: Array) -> list[tuple[float, Any]] | None:
-    """Codes and labels that occur in a column of labels; None for other columns."""
-    if columns.kinds[j] not in ("category", "boolean"):
+def _labels(model: Any, term: str | None, j: int) -> list[tuple[float, str]] | None:
+    """Codes and labels that occur in a column of labels, or of numbers that are groups to the term (None: to some
+    term); None for other columns."""
+    if not label_columns(model)[j]:
         return None
-    named = columns.members[j].labels or (False, True)
-    return [(float(code), named[int(code)]) for code in np.unique(inputs[:, j])]
+    if term is not None and model.fit_.columns.kinds[j] == "number":
+        groups = term_columns(model.posterior_, category_columns)
+        if term not in groups or not groups[term][j]:
+            return None
+    return [(float(code), label_text(model, j, code)) for code in np.unique(inputs_of(model)[:, j])]
 
 
 def _draw(ax: Any, model: Any, grid: Array, mean: Array, band: Array, points: bool) -> None:

@@ -10,7 +10,7 @@ with the z and W of the whole, so that the means add up. Draws over many rows fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -157,8 +157,10 @@ def varied(posterior: Any, name: str) -> Any:
     return DensePosterior(kernels, twice, posterior.z, posterior.U, posterior.solution)
 
 
-def term_columns(posterior: Any) -> dict[str, NDArray[np.bool_]]:
-    """Terms that vary over rows, with masks of the columns that they look at.
+def term_columns(
+    posterior: Any, seen: Callable[[Sequence[sk.Kernel], int], NDArray[np.bool_]] = used_columns
+) -> dict[str, NDArray[np.bool_]]:
+    """Terms that vary over rows, with masks of the columns that they look at, or look at as ``seen`` says.
 
     >>> from sklearn.gaussian_process.kernels import RBF, ConstantKernel
     >>> from ggpm import GGPRegressor
@@ -171,7 +173,7 @@ def term_columns(posterior: Any) -> dict[str, NDArray[np.bool_]]:
     found: dict[str, NDArray[np.bool_]] = {}
     for kernel in posterior.kernels:
         for name, part in zip(term_names(kernel), summands(kernel)):
-            found[name] = found.get(name, np.zeros(count, dtype=bool)) | used_columns([part], count)
+            found[name] = found.get(name, np.zeros(count, dtype=bool)) | seen([part], count)
     return {name: mask for name, mask in found.items() if mask.any()}
 
 
