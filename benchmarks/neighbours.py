@@ -4,6 +4,7 @@
     python benchmarks/neighbours.py growth --family von_mises             one evaluation with gradient at several sizes
     python benchmarks/neighbours.py fit --family von_mises --rows 300000  a full fit with defaults, and predictions
     python benchmarks/neighbours.py series --rows 1000000                 a full fit to a series of counts
+    python benchmarks/neighbours.py dask --rows 20000                     predictions by one and by two workers
 
 The field is Matérn 3/2 with length 0.06 in the unit square. Each command keeps what it measured in
 benchmarks/neighbours.json, beside the results of the others. Times are seconds of processor time with one thread of
@@ -184,9 +185,34 @@ def series(n: int, nu: float, neighbours: int) -> dict[str, Any]:
     return found
 
 
+def workers(n: int, neighbours: int, new: int = 400_000) -> dict[str, Any]:
+    """Seconds by the clock of many predictions by one and two processes, and the prior's share of an evaluation."""
+    import dask.array as da
+    from distributed import Client
+
+    X, y = rough_field("poisson", n)
+    kernel = ConstantKernel(AMPLITUDES["poisson"] ** 2) * Matern(LENGTH, nu=1.5)
+    model = GGPRegressor("poisson", kernel, neighbours=neighbours, optimizer=None, inference="laplace").fit(
+        X[:n], y[:n]
+    )
+    _, prior = timed(lambda: Conditionals(Layout(X[:n], [kernel], Neighbours(neighbours)), kernel, 0.0))
+    _, evaluation = timed(lambda: model.log_marginal_likelihood(model.theta_, eval_gradient=True))
+    found: dict[str, Any] = {"rows": n, "new rows": new, "prior's factor": prior, "evaluation": evaluation}
+    X_new = np.random.default_rng(1).uniform(size=(new, 2))
+    for number in (1, 2):
+        with Client(n_workers=number, threads_per_worker=1, dashboard_address=None):
+            lazy = da.from_array(X_new, chunks=(new // 16, 2)).persist()
+            model.predict(lazy[: new // 8]).compute()  # every worker has its copy of the posterior
+            clock = time.perf_counter()
+            model.predict(lazy).compute()
+            found[f"{number} workers"] = round(time.perf_counter() - clock, 2)
+    print(found, flush=True)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("rough", "growth", "fit", "series"))
+    parser.add_argument("command", choices=("rough", "growth", "fit", "series", "dask"))
     parser.add_argument("--family", default="poisson", choices=sorted(EXAMPLES))
     parser.add_argument("--rows", type=int, nargs="+")
     parser.add_argument("--neighbours", type=int)
@@ -206,6 +232,8 @@ def main() -> None:
                 f"fit {given.family}",
                 fit(given.family, (given.rows or [300_000])[0], given.neighbours or 20),
             )
+        case "dask":
+            key, result = "dask", workers((given.rows or [20_000])[0], given.neighbours or 20)
         case _:
             key, result = f"series {given.nu:g}", series((given.rows or [10**6])[0], given.nu, given.neighbours or 1)
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

@@ -259,7 +259,11 @@ def test_a_row_without_a_cavity_is_an_error():
     from ggpm.sites import InferenceError
 
     a = evidence_for("poisson", Laplace()).evaluate(gradient=False)[2]
-    too_much = replace(a, q=replace(a.q, U=type(a.q.U)(10.0 / a.q.marginals.diag)))
+
+    class Solved:
+        marginals = staticmethod(lambda: a.q.marginals)
+
+    too_much = replace(a, q=replace(a.q, U=type(a.q.U)(10.0 / a.q.marginals.diag), solution=Solved()))
     with pytest.raises(InferenceError, match="leaves no proper posterior"):
         log_densities(too_much)
 
@@ -280,3 +284,15 @@ def test_reported_densities_of_a_mixture_over_scales_are_exact():
     residual = p.y - mean[:, 0] - slope * (b - mean[:, 1])
     log_p = -0.5 * (residual**2 / variance + np.log(2 * np.pi * variance) + x**2) + np.log(0.01 / np.sqrt(2 * np.pi))
     np.testing.assert_allclose(log_densities(a), np.logaddexp.reduce(log_p, axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("inference", ["laplace", "variational"])
+def test_an_isolated_large_count_is_left_with_the_prior(inference):
+    """1 - U V is 4e-9 there: taken as a difference it has no digits left."""
+    X, y = np.array([[0.0], [1.0], [2.0], [100.0]]), np.array([1, 2, 0, 10**7])
+    model = GGPRegressor("poisson", 25.0 * RBF(1.0), optimizer=None, inference=inference).fit(X, y)
+    prior = Predictive(families.Poisson(), np.zeros((1, 1)), np.full((1, 1, 1), 25.0))
+    found = model.loo().pointwise
+    np.testing.assert_allclose(found[3], prior.log_prob([10**7])[0], rtol=1e-7)
+    rest = GGPRegressor("poisson", 25.0 * RBF(1.0), optimizer=None, inference=inference).fit(X[:3], y[:3])
+    np.testing.assert_allclose(found[:3], rest.loo().pointwise, rtol=1e-6)

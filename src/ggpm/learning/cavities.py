@@ -11,6 +11,8 @@ of the other rows do not depend on row i; for Laplace and variational inference 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
@@ -20,7 +22,8 @@ from ggpm.families.curvature import Diagonal, Outer
 from ggpm.families.special.adaptive import PRODUCT_MOST, Levels, Rows, climb, first_levels, groups, sparse_levels
 from ggpm.families.weighted import unweighted
 from ggpm.fields.base import Approximation
-from ggpm.fields.dense.field import Cotangent
+from ggpm.fields.dense.diagonal import DiagonalSolution
+from ggpm.fields.dense.field import Cotangent, DenseGaussian
 from ggpm.sites.base import InferenceError
 from ggpm.sites.densities import log_expected_prob
 from ggpm.sites.expectations import cholesky_pullback, place
@@ -32,6 +35,7 @@ Array = NDArray[np.float64]
 # first quasi-random rule serve, since weights of sparse grids may be negative.
 REPORTED, LEARNED = "reported", "learned"
 AGREEMENT, MOST_NODES = 1e-8, 2**12
+NEARLY_ALL = 0.99  # share of a row's precision that is its own site's, above which 1 minus it loses digits
 
 
 def cavities(approximation: Approximation) -> tuple[Array, Array]:
@@ -65,10 +69,22 @@ def _evaluate(approximation: Approximation, gradient: bool) -> tuple[Array, Cota
     return form(approximation, gradient)
 
 
+def left_of(q: Any) -> Array:
+    """``I - V_ii U_i``, what is left of a row's precision without its own site, as a share, (n, D, D)."""
+    V = q.marginals.dense()
+    left: Array = np.eye(V.shape[-1]) - V @ q.U.dense()
+    if isinstance(q, DenseGaussian) and isinstance(q.U, Diagonal) and isinstance(q.solution, DiagonalSolution):
+        share = q.U.gamma * q.marginals.diag
+        known = share > NEARLY_ALL
+        if known.any():
+            E = np.stack([np.diag(f.E()) for f in q.solution.factors], axis=1)  # U (I - V U), no difference of theirs
+            np.einsum("njj->nj", left)[known] = E[known] / q.U.gamma[known]
+    return left
+
+
 def _cavity_cov(approximation: Approximation) -> tuple[Array, Array, Array]:
     """V_c, A = (I - V U)^-1 = V_c V^-1, and log|I - V U|, rows first."""
-    V, U = approximation.q.marginals.dense(), approximation.q.U.dense()
-    left = np.eye(V.shape[-1]) - V @ U
+    V, left = approximation.q.marginals.dense(), left_of(approximation.q)
     sign, log_det = np.linalg.slogdet(left)
     A: Array = np.full_like(left, np.nan)
     if np.all(sign > 0):

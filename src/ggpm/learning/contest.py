@@ -378,7 +378,8 @@ def _blocks(pool: Evidence, columns: Columns) -> Rows | None:
     field: Any = pool.field
     n, kinds = field.n_rows, columns.kinds
     if total(pool) < BLOCKS_FROM or ("time" not in kinds and _sorted(pool.family, field.y)):
-        alike = np.unique(np.column_stack([field.X, field.y, field.offset]), axis=0, return_inverse=True)[1].ravel()
+        rows = np.column_stack([field.X, field.y.reshape(len(field.y), -1), field.offset])
+        alike = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
         return None if alike.max() == n - 1 else alike
     place = np.arange(n)
     if "time" in kinds:

@@ -34,9 +34,10 @@ def plot_survival(
     Examples
     --------
     >>> import numpy as np, ggpm
+    >>> from matplotlib.figure import Figure
     >>> X, y = np.arange(8.0)[:, None], np.arange(1.0, 9.0)
     >>> model = ggpm.GGPRegressor("weibull", optimizer=None).fit(X, y)
-    >>> plot_survival(model, X[[0, 7]], labels=["first", "last"]).get_ylabel()
+    >>> plot_survival(model, X[[0, 7]], labels=["first", "last"], ax=Figure().subplots()).get_ylabel()
     'P(y > t)'
     """
     family = model.family_

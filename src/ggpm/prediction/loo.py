@@ -30,7 +30,7 @@ from ggpm.fields.base import Approximation
 from ggpm.fields.dense import JointMatrix, KernelMatrices
 from ggpm.fields.dense.field import DenseProcess
 from ggpm.fields.inducing.field import InducingField, InducingProcess
-from ggpm.learning.cavities import log_densities
+from ggpm.learning.cavities import left_of, log_densities
 from ggpm.learning.engine import find
 from ggpm.learning.objective import Evidence
 from ggpm.sites import Problem, Rule
@@ -44,6 +44,7 @@ Array = NDArray[np.float64]
 # (docs/inference.md, which has the other numbers here too).
 NEIGHBOURS = 8
 COUPLED_MAX_ORDER = 400  # nD up to which they do if D > 1: their inference costs tens of milliseconds per row there
+LEAST_LEFT = 1e-5  # share of the prior's precision in a posterior's below which too few digits of it are left
 # Factorised sites leave out how a row's latents answer to each other, so that the absence of a row moves the sites of
 # others at first order: twice as many answer until that moves the density by less than SETTLED nats, the size of
 # what plain cavities are off by, and up to an nD whose square is the limit of memory.
@@ -291,11 +292,15 @@ def _default_neighbours(a: Approximation) -> tuple[int, ...]:
 
 
 class Response:
-    """Cavities after the nearest other rows, by posterior covariance, got new sites in the absence of a row."""
+    """Cavities after the nearest other rows, by posterior covariance, got new sites in the absence of a row.
+
+    Rows of which next to nothing but their own site is left keep it.
+    """
 
     def __init__(self, approximation: Approximation) -> None:
         self.approximation, self.rule = approximation, approximation.rule
         self.V = approximation.q.solution.sensitivity().covariance()
+        self.knows = np.linalg.det(left_of(approximation.q)) > LEAST_LEFT
 
     def __call__(self, rows: NDArray[np.int_], neighbours: int) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Means and covariances at the rows, and a mask of where there is an answer.
@@ -307,7 +312,7 @@ class Response:
         mean, cov, answered = np.zeros((len(rows), D)), np.zeros((len(rows), D, D)), np.zeros(len(rows), dtype=bool)
         for k, i in enumerate(rows):
             near = np.argsort(-np.sum(V[i] ** 2, axis=(0, 2)), kind="stable")
-            chosen = np.append(i, near[near != i][:neighbours])
+            chosen = np.append(i, near[(near != i) & self.knows[near]][:neighbours])
             found = _without_first(self.approximation, self.rule, chosen, V[chosen][:, :, chosen])
             if found is not None:
                 (mean[k], cov[k]), answered[k] = found, True
@@ -320,7 +325,8 @@ def _without_first(a: Approximation, rule: Rule, rows: NDArray, V: Array) -> tup
     m, z, U = q.mean[rows], q.z[rows], q.U.dense()[rows]
     k, D = m.shape
     left = np.eye(k * D) - np.einsum("iajc,jcd->iajd", V, U).reshape(k * D, k * D)
-    if np.linalg.eigvals(left).real.min() <= 0:
+    # what V lacks in digits, about 1e-16 of the prior's variance, is 1e-16/least² of a difference
+    if np.linalg.eigvals(left).real.min() <= LEAST_LEFT:
         return None
     C = np.linalg.solve(left, V.reshape(k * D, k * D))
     C = (C + C.T) / 2
