@@ -46,7 +46,7 @@ test-dist:
 	$(DIST)/bin/python -m pip install --quiet --upgrade pip build
 	$(DIST)/bin/python -m build --outdir dist .
 	$(DIST)/bin/python -m pip install --quiet "$$(ls dist/*.whl)[test]"
-	rm -rf $(DIST)/outside && mkdir $(DIST)/outside && cp -r tests docs examples benchmarks README.md CHANGELOG.md pyproject.toml $(DIST)/outside
+	rm -rf $(DIST)/outside && mkdir $(DIST)/outside && cp -r tests docs examples benchmarks *.md CITATION.cff LICENSE Makefile .pre-commit-config.yaml pyproject.toml $(DIST)/outside
 	cd $(DIST)/outside && ../bin/python -m pytest -n 2 --dist loadfile tests $(TESTS)
 
 # the oldest versions that pyproject.toml allows, of what is needed and of every extra that tests use

@@ -21,13 +21,20 @@ def arviz():
         return pytest.importorskip("arviz")
 
 
-@pytest.mark.parametrize("size", [30, 200, 4000])
+@pytest.mark.parametrize("size", [30, 200, 3600, 4000])
 @pytest.mark.parametrize("shape", ["normal", "exponential", "cauchy"])
 def test_k_is_that_of_arviz(arviz, size, shape):
+    if hasattr(arviz, "psislw"):
+        their_k = lambda x: float(arviz.psislw(x[None].copy())[1][0])  # noqa: E731
+    elif size == 4000:
+        pytest.skip("the tail is 189.7 weights long, which ArviZ rounds down from version 1 on, as we do not")
+    else:
+        stats = pytest.importorskip("arviz_stats.base").array_stats
+        their_k = lambda x: float(stats.psislw(-x[None])[1][0])  # noqa: E731  # takes log densities, not weights
     rng = np.random.default_rng(size)
     for scale in (0.01, 0.5, 3.0):
         x = scale * (rng.standard_cauchy(size) if shape == "cauchy" else getattr(rng, shape)(size=size))
-        np.testing.assert_allclose(pareto_k(x), float(arviz.psislw(x[None].copy())[1][0]), atol=1e-10)
+        np.testing.assert_allclose(pareto_k(x), their_k(x), atol=1e-10)
 
 
 @pytest.mark.parametrize("k", [-0.3, 0.1, 0.5, 0.9])

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "src" / "ggpm"
+import ggpm
+
+PACKAGE = Path(ggpm.__file__).parent
 
 # Lowest first. Packages of one layer do not import each other, but for the tools, which lie on top of everything.
 LAYERS = (

@@ -13,6 +13,7 @@ import yaml
 import ggpm
 
 ROOT = Path(__file__).parents[1]
+PACKAGE = Path(ggpm.__file__).parent  # outside of the source tree the installed one
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 IMPORT_NAMES = {"scikit-learn": "sklearn", "scikit-image": "skimage"}
 
@@ -76,7 +77,7 @@ def imported(path, *, everywhere):
 
 
 def test_what_is_imported_is_declared():
-    files = sorted((ROOT / "src" / "ggpm").rglob("*.py"))
+    files = sorted(PACKAGE.rglob("*.py"))
     extras = set(PROJECT["project"]["optional-dependencies"]) - {"bench", "test"}
     for path in files:
         # distributed comes with dask's own extra of that name
@@ -84,7 +85,7 @@ def test_what_is_imported_is_declared():
     # what the two programs load is declared with each of them
     for extra, folders in {"cli": ("cli", "paper"), "experiments": ("paper",)}.items():
         for folder in folders:
-            for path in (ROOT / "src" / "ggpm" / folder).glob("*.py"):
+            for path in (PACKAGE / folder).glob("*.py"):
                 assert imported(path, everywhere=False) <= declared(extra), (extra, path)
 
 

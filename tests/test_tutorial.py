@@ -13,6 +13,8 @@ import matplotlib.pyplot
 import numpy as np
 import pytest
 
+import ggpm
+
 matplotlib.use("Agg")
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -132,7 +134,7 @@ def test_no_python_hides_in_a_block_that_is_not_run():
                 )
 
 
-SOURCE = Path(__file__).parents[1] / "src" / "ggpm"
+SOURCE = Path(ggpm.__file__).parent
 ENTRIES = re.findall(r"^### (.*)", (DOCS / "messages.md").read_text(), flags=re.M)
 
 

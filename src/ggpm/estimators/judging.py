@@ -53,7 +53,7 @@ class Judging:
         posterior             ``eta``, the latent, joint over the rows; ``mean``, the expected y given it: of angles
                               (cos, sin), of classes their probabilities
         posterior_predictive  ``y``
-        log_likelihood        ``y``: log p(y_i | eta_i) of every row, from which ArviZ computes LOO and WAIC
+        log_likelihood        ``y``: log p(y_i | eta_i) of every row, from which ArviZ computes its LOO
         observed_data         ``y`` as it was given; of classes their codes
         constant_data         the columns of X
         ====================  ======================================================================================

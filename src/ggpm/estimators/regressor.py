@@ -280,7 +280,7 @@ class _LogPredictiveDensity(BaseEstimator):
     (2,)
     """
 
-    __metadata_request__score = {"offset": None, "sample_weight": None, "trials": None}  # noqa: RUF012  # scikit-learn's protocol
+    # no default requests: for a class that has some, scikit-learn before 1.8 puts its own set_score_request in place
 
     def __call__(
         self, estimator: Any, X: Any, y: Any, *, offset: Any = None, sample_weight: Any = None, trials: Any = None

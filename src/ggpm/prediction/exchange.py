@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -91,11 +92,12 @@ def _exported(rows: Drawn, chains: int, rng: np.random.Generator, facts: Mapping
             groups["log_likelihood"] = {"y": chained(family.log_prob(eta, y))}
     dims = {"eta": ["row", "latent"], "mean": ["row"], "y": ["row"]} | {name: ["row"] for name in rows.inputs}
     coords = {"row": np.arange(eta.shape[1]), "latent": np.arange(eta.shape[2])}
-    if hasattr(arviz, "InferenceData"):
-        found = arviz.from_dict(**groups, coords=coords, dims=dims)
-        found.attrs.update(facts)
-        return found
-    return arviz.from_dict(groups, coords=coords, dims=dims, attrs={"/": dict(facts)})  # from its version 1 on
+    # groups are keywords before version 1, which answers `InferenceData` still, with a warning
+    keywords = "posterior" in signature(arviz.from_dict).parameters
+    given = groups if keywords else {"data": groups}
+    found = arviz.from_dict(**given, coords=coords, dims=dims)
+    found.attrs.update(facts)
+    return found
 
 
 def _drawn(model: Any, X: Any, y: Any, offset: Any, size: int, rng: np.random.Generator) -> Drawn:
