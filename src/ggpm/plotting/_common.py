@@ -135,7 +135,7 @@ class Held:
         """The row at which columns are held, encoded."""
         columns, inputs = self.model.fit_.columns, inputs_of(self.model)
         out = np.median(inputs, axis=0)
-        for j in np.flatnonzero(label_columns(self.model)):
+        for j in np.flatnonzero(label_columns(self.model)).tolist():
             values, counts = np.unique(inputs[:, j], return_counts=True)
             out[j] = values[counts.argmax()]
         for j, value in self.chosen.items():
