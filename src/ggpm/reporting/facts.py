@@ -111,10 +111,13 @@ def _model(model: Any) -> dict[str, Any]:
     sure = (
         known(fit.evidence).value_interval(0.9) if learned and fit.theta.size else np.full((fit.theta.size, 2), np.nan)
     )
+    phi = _dispersion(fit.family)
     for name, value, (low, high), ends in zip(names, fit.theta, fit.evidence.bounds, sure):
         # logarithms are kept: of entries such as those of a Cholesky factor or cut points the exponential means nothing
         at = "lower" if np.isclose(value, low) else "upper" if np.isclose(value, high) else ""
-        own = name.rpartition("__")[2] == "phi"
+        own = name.rpartition("__")[2] == "phi" and (
+            phi is None or len(phi) > 1 or not np.isclose(np.exp(value), phi[0])
+        )
         table.append({
             "name": name, "log_value": value, "value": None if own else np.exp(value), "lower": np.exp(low),
             "upper": np.exp(high), "at_bound": at if low < high else "",
@@ -129,7 +132,7 @@ def _model(model: Any) -> dict[str, Any]:
         "kernels_in_words": [kernel_in_words(kernel) for kernel in fit.kernels],
         "latents": fit.family.latent_dim,
         "inference": model.inference_,
-        "dispersion": _dispersion(fit.family),
+        "dispersion": phi,
         "hyperparameters": table[:LISTED],
         "hyperparameters_not_listed": max(0, len(table) - LISTED),
         "log_evidence": fit.log_evidence,
