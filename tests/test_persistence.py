@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import struct
 import subprocess
 import sys
@@ -237,6 +238,19 @@ def test_pipes_and_folders_are_refused_and_links_stay(tmp_path):
     save(model, tmp_path / "link")
     assert (tmp_path / "link").is_symlink() and not (tmp_path / "real.ggpm").is_symlink()
     same(model, load(tmp_path / "real.ggpm"))
+
+
+@pytest.mark.skipif(not hasattr(os, "mknod"), reason="needs device files")
+def test_devices_are_refused_and_stay(tmp_path):
+    X, y, _ = simulate("poisson", n=15)
+    model = GGPRegressor("poisson", RBF(0.9), optimizer=None).fit(X, y)
+    try:
+        os.mknod(tmp_path / "null", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only the superuser makes device files")
+    with pytest.raises(OSError, match="not a regular file"):
+        save(model, tmp_path / "null")
+    assert stat.S_ISCHR((tmp_path / "null").stat().st_mode)
 
 
 def test_saving_leaves_the_mask_of_the_process_alone(tmp_path, monkeypatch):

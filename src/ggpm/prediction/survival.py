@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import trapezoid
 from scipy.special import ndtri
 
 from ggpm.data.checks import as_numbers, check_level
@@ -168,4 +169,4 @@ def integrated_brier_score(y_train: Any, y: Any, survival: Any, times: Any) -> f
         gone = np.where((time[:, None] <= at) & event[:, None], S**2 / seen_then[:, None], 0.0)
         there = np.where(time[:, None] > at, (1.0 - S) ** 2 / still_seen, 0.0)
     score = np.mean(gone + there, axis=0)
-    return float(np.trapezoid(score, at) / (at[-1] - at[0]))
+    return float(trapezoid(score, at) / (at[-1] - at[0]))

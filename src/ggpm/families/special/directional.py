@@ -85,9 +85,10 @@ class HittingTime:
 def hitting_time(nu: float) -> HittingTime:
     """The tables for one nu.
 
+    >>> from scipy.integrate import trapezoid
     >>> time = hitting_time(0.0)
     >>> t = np.linspace(0.01, 6.0, 2000)
-    >>> float(np.round(np.trapezoid(np.exp(time.log_density(t) - 0.5 / t), t), 6))  # f is a density
+    >>> float(np.round(trapezoid(np.exp(time.log_density(t) - 0.5 / t), t), 6))  # f is a density
     1.0
     """
     j, c = bessel_zeros(nu), 1.0 / (nu + 1.0)
