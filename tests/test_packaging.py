@@ -94,9 +94,12 @@ def test_the_readme_runs():
 
 
 EXAMPLES = sorted(p.name for p in (ROOT / "examples").glob("*.py"))
+LONG = ("meat_spectra.py", "glass_types.py", "doctoral_articles.py", "crab_guarantees.py")  # `make docs` runs them, too
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in EXAMPLES]
+)
 def test_examples_end_in_a_picture_and_a_sentence(name, tmp_path, monkeypatch, capsys):
     plt = pytest.importorskip("matplotlib.pyplot")
     source = (ROOT / "examples" / name).read_text()
