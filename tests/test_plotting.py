@@ -1,6 +1,7 @@
 """Every picture is drawn, on the ax that was given, and shows what it should."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from sklearn.gaussian_process.kernels import RBF
 from cases import FAMILIES, simulate
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, families, load, plotting, save
 from ggpm.kernels import Category, On
+from ggpm.learning.contest import SearchTable, Trial
 from ggpm.plotting import style, ternary
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -378,3 +380,13 @@ def test_colours_are_in_one_file():
     for path in Path(plotting.__file__).parent.glob("*.py"):
         if path.name != "style.py":
             assert not re.findall(r"#[0-9A-Fa-f]{6}", path.read_text()), path.name
+
+
+def test_lines_of_a_search_are_told_apart_and_one_has_won():
+    trials = [Trial("RBF", 80, -1.3, -1.3, -1.3, 0.1), Trial("RBF", 80, -1.2, -1.2, -1.2, 0.1, True)]
+    trials.append(Trial("Matérn 5/2", 80, -1.4, -1.4, -1.4, 0.1))
+    model = SimpleNamespace(fit_=SimpleNamespace(search=SearchTable(tuple(trials))))
+    ax = plotting.plot_search(model)
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["RBF, start 1", "RBF, start 2", "Matérn 5/2"]
+    colours = ax.collections[0].get_facecolors()
+    assert not np.array_equal(colours[1], colours[0]) and np.array_equal(colours[0], colours[2])

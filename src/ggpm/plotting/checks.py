@@ -188,6 +188,8 @@ def plot_compare(table: Any, *, ax: Any = None) -> Any:
 def plot_search(model: Any, *, ax: Any = None) -> Any:
     """The kernels that were tried for ``kernel=None``: their scores on the last rung, the winner dark.
 
+    A kernel that was learned from several starting values has a line for each of them.
+
     Examples
     --------
     >>> import numpy as np, ggpm
@@ -202,10 +204,14 @@ def plot_search(model: Any, *, ax: Any = None) -> Any:
     last = [trial for trial in table if trial.rows == most]
     ax = axes_for(ax, figsize=(6.0, 1.2 + 0.3 * len(last)))
     place, best = np.arange(len(last)), max(trial.score for trial in last)
-    colours = [MEAN if trial.name == table.winner else BAND for trial in last]
+    won = max(k for k, trial in enumerate(last) if trial.name == table.winner and trial.kept)
+    colours = [MEAN if k == won else BAND for k in place]
+    names = [trial.name for trial in last]
+    starts = [names[: k + 1].count(name) for k, name in enumerate(names)]
+    labels = [f"{name}, start {s}" if names.count(name) > 1 else name for name, s in zip(names, starts)]
     ax.axvline(0.0, color="0.35", lw=0.9, ls="--")
     ax.scatter([trial.score - best for trial in last], place, c=colours, s=60, zorder=3)
-    ax.set(yticks=place, yticklabels=[trial.name for trial in last], ylim=(len(last) - 0.5, -0.5))
+    ax.set(yticks=place, yticklabels=labels, ylim=(len(last) - 0.5, -0.5))
     ax.set_xlabel("score, difference from the best (nats per row)")
     ax.set_title(f"{most} rows", loc="left", fontsize="medium")
     return ax
