@@ -146,7 +146,7 @@ def test_close_to_refits_where_no_neighbours_answer(name):
 )
 def test_close_to_refits_with_factorised_sites(name, seed):
     """Above nD = 400 rows answer until the densities settle; plain cavities miss by up to 0.1 (multinomial)."""
-    model, X, y = fitted(name, "variational", n=135, seed=seed)
+    model, X, y = fitted(name, Variational(sites="factorised"), n=135, seed=seed)
     assert isinstance(model.posterior_.U, Diagonal)
     rows = np.linspace(0, 134, 10).astype(int)
     difference = np.abs(model.loo().pointwise[rows] - refits(model, X, y, rows))

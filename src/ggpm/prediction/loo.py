@@ -44,7 +44,8 @@ Array = NDArray[np.float64]
 # (docs/inference.md, which has the other numbers here too).
 NEIGHBOURS = 8
 COUPLED_MAX_ORDER = 400  # nD up to which they do if D > 1: their inference costs tens of milliseconds per row there
-LEAST_LEFT = 1e-5  # share of the prior's precision in a posterior's below which too few digits of it are left
+# Share of a row's precision that is not its own site's, below which too few digits of it are left: it has 1e-16/share².
+LEAST_LEFT = 1e-7
 # Factorised sites leave out how a row's latents answer to each other, so that the absence of a row moves the sites of
 # others at first order: twice as many answer until that moves the density by less than SETTLED nats, the size of
 # what plain cavities are off by, and up to an nD whose square is the limit of memory.
@@ -300,17 +301,17 @@ class Response:
     def __init__(self, approximation: Approximation) -> None:
         self.approximation, self.rule = approximation, approximation.rule
         self.V = approximation.q.solution.sensitivity().covariance()
-        self.knows = np.linalg.det(left_of(approximation.q)) > LEAST_LEFT
+        self.knows = np.linalg.eigvals(left_of(approximation.q)).real.min(axis=1) > LEAST_LEFT
 
     def __call__(self, rows: NDArray[np.int_], neighbours: int) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Means and covariances at the rows, and a mask of where there is an answer.
 
-        There is none where the cavity of the set is not proper (negative curvature among the rows that stay) or the
-        small model has no converged posterior.
+        There is none where too few digits of the cavity are left, where that of the set is not proper (negative
+        curvature among the rows that stay), or where the small model has no converged posterior.
         """
         D, V = self.approximation.process.shape[1], self.V
         mean, cov, answered = np.zeros((len(rows), D)), np.zeros((len(rows), D, D)), np.zeros(len(rows), dtype=bool)
-        for k, i in enumerate(rows):
+        for k, i in ((k, i) for k, i in enumerate(rows) if self.knows[i]):
             near = np.argsort(-np.sum(V[i] ** 2, axis=(0, 2)), kind="stable")
             chosen = np.append(i, near[(near != i) & self.knows[near]][:neighbours])
             found = _without_first(self.approximation, self.rule, chosen, V[chosen][:, :, chosen])
@@ -325,8 +326,7 @@ def _without_first(a: Approximation, rule: Rule, rows: NDArray, V: Array) -> tup
     m, z, U = q.mean[rows], q.z[rows], q.U.dense()[rows]
     k, D = m.shape
     left = np.eye(k * D) - np.einsum("iajc,jcd->iajd", V, U).reshape(k * D, k * D)
-    # what V lacks in digits, about 1e-16 of the prior's variance, is 1e-16/least² of a difference
-    if np.linalg.eigvals(left).real.min() <= LEAST_LEFT:
+    if np.linalg.eigvals(left).real.min() <= 0:
         return None
     C = np.linalg.solve(left, V.reshape(k * D, k * D))
     C = (C + C.T) / 2
