@@ -301,7 +301,7 @@ class Response:
     def __init__(self, approximation: Approximation) -> None:
         self.approximation, self.rule = approximation, approximation.rule
         self.V = approximation.q.solution.sensitivity().covariance()
-        self.knows = np.linalg.eigvals(left_of(approximation.q)).real.min(axis=1) > LEAST_LEFT
+        self.knows = np.abs(np.linalg.eigvals(left_of(approximation.q))).min(axis=1) > LEAST_LEFT
 
     def __call__(self, rows: NDArray[np.int_], neighbours: int) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Means and covariances at the rows, and a mask of where there is an answer.
