@@ -74,10 +74,13 @@ class KroneckerSolution:
     def sensitivity(self) -> BlockSensitivity:
         n, D = len(self.K), len(self.Q)
         E: Array = np.zeros((n, D, n, D))
+        V: Array = np.zeros((n, D, n, D))
         for s, f in self.groups:
+            along = product(self.Q[:, s], self.Q[:, s].T)[None, :, None, :]
+            V += (self.K if f is None else f.covariance())[:, None, :, None] * along
             if f is not None:
-                E += mirror(f.E())[:, None, :, None] * product(self.Q[:, s], self.Q[:, s].T)[None, :, None, :]
-        return BlockSensitivity(KernelMatrices([self.K]), E)
+                E += mirror(f.E())[:, None, :, None] * along
+        return BlockSensitivity(KernelMatrices([self.K]), E, V)
 
 
 @dataclass(frozen=True)

@@ -214,9 +214,12 @@ class RankOneSolution:
         flat = np.concatenate([F.T for F in self._F()])  # (D n, c)
         E = product(flat, flat.T).reshape(D, n, D, n)
         E *= -1.0
+        through = np.concatenate([P.T for P in self._P])
+        V = product(through, through.T).reshape(D, n, D, n)
         for j, f in enumerate(self.factors):
             E[j, :, j] += mirror(f.E())
-        return BlockSensitivity(self.K, np.ascontiguousarray(E.transpose(1, 0, 3, 2)))
+            V[j, :, j] += f.covariance()
+        return BlockSensitivity(self.K, *(np.ascontiguousarray(A.transpose(1, 0, 3, 2)) for A in (E, V)))
 
     def reduction(self, K_star: KernelMatrices) -> Array:
         D, m = len(self.factors), K_star.of(0).shape[1]

@@ -23,16 +23,15 @@ Array = NDArray[np.float64]
 class DiagonalSensitivity:
     """Independent latent dimensions, O(D n^3); covariances are (n, D)."""
 
-    def __init__(self, K: KernelMatrices, E: Iterable[Array]):
+    def __init__(self, K: KernelMatrices, E_and_V: Iterable[tuple[Array, Array]]):
         self.K = K
         self.T, self.V = [], []
-        for j, precision in enumerate(E):
+        for j, (precision, V) in enumerate(E_and_V):
             T = product(precision, K.of(j))
             T *= -1.0
             T.ravel(order="K")[:: len(T) + 1] += 1.0
-            V = product(K.of(j), T)
             self.T.append(T)
-            self.V.append((V + V.T) / 2)
+            self.V.append(V)
         self.V_squared = [v * v for v in self.V]
 
     def in_own_shape(self, V_bar: Array) -> Array:
@@ -57,9 +56,12 @@ class DiagonalSensitivity:
 
 
 class BlockSensitivity:
-    """Coupled latent dimensions, O(D^2 n^3) from E; covariances are (n, D, D)."""
+    """Coupled latent dimensions, O(D^2 n^3) from E; covariances are (n, D, D).
 
-    def __init__(self, K: KernelMatrices, E: Array):
+    V (n, D, n, D) is ``K - K E K`` where a solver does not know it better: that loses digits as K grows.
+    """
+
+    def __init__(self, K: KernelMatrices, E: Array, V: Array | None = None):
         self.K = K
         n, D = E.shape[:2]
         E = E.reshape(n * D, n * D)
@@ -73,8 +75,10 @@ class BlockSensitivity:
             T = T.reshape(n * D, n * D)
         T.flat[:: n * D + 1] += 1.0
         self.T = T.reshape(n, D, n, D)
-        V = product(K.of(0), T) if K.joint else self._K_T()
-        self.V = ((V + V.T) / 2).reshape(n, D, n, D)
+        if V is None:
+            V = product(K.of(0), T) if K.joint else self._K_T()
+            V = ((V + V.T) / 2).reshape(n, D, n, D)
+        self.V = V
 
     def _K_T(self) -> Array:
         n, D = self.T.shape[:2]
