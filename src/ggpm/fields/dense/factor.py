@@ -123,8 +123,9 @@ class PositiveFactor:
             v[small] = np.diag(self.K)[small] - self.E_quad(self.K[:, small])
         return v
 
-    def covariance(self) -> Array:
-        """V, (n, n): (I - B^-1)/(s s^T), whose error is that of 1/gamma; ``K - K E K`` has that of K squared."""
+    @property
+    def V(self) -> Array:
+        """``(K^-1 + Gamma)^-1``: (I - B^-1)/(s s^T), whose error is that of 1/gamma; K - K E K has that of K^2 E."""
         s = np.where(self._small, 1.0, self.s)
         V = mirror(_scaled_lower(self._invert(), 1.0 / s, np.zeros(self.K.shape, order="F")))
         V *= -1.0
@@ -227,10 +228,6 @@ class SignedFactor:
 
     def V_diag(self) -> Array:
         return np.diag(self.V).copy()
-
-    def covariance(self) -> Array:
-        """V, (n, n)."""
-        return self.V
 
     # ---- coupling, weights r = sqrt(rho) omega ----
     def add_to_capacitance(self, r: Array, C: Array, rows: Rows | None = None) -> None:
