@@ -18,8 +18,9 @@ from ggpm.data.tables import (
 )
 
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on the standard output.")
-MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False))
-DATA = click.argument("data", type=click.Path(exists=True, dir_okay=False))
+# eager, so that files to write can be told from them
+MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False), is_eager=True)
+DATA = click.argument("data", type=click.Path(exists=True, dir_okay=False), is_eager=True)
 OFFSET = click.option("--offset", help="Column added to the latent, 0 for none; by default that of the fit.")
 LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
 TABLES = (".csv", ".parquet", ".pq")
@@ -32,6 +33,10 @@ def writable(*kinds: str) -> Any:
     def check(context: click.Context, option: click.Parameter, path: str | None) -> str | None:
         if path is not None:
             check_writable(path, kinds)
+            for name in ("data", "model"):
+                read = context.params.get(name)
+                if read is not None and Path(path).exists() and Path(path).samefile(read):
+                    raise click.BadParameter(f"{path} is {name.upper()} itself, which would be lost.")
         return path
 
     return check
