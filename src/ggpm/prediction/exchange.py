@@ -91,7 +91,7 @@ def _exported(rows: Drawn, chains: int, rng: np.random.Generator, facts: Mapping
     if rows.y is not None:
         y, observed = rows.y, np.asarray(family.decode(rows.y))
         if isinstance(family, Censored):
-            lower, upper = np.where(np.abs(observed) == BEYOND, np.sign(observed) * np.inf, observed).T
+            lower, upper = np.where(np.abs(observed) == BEYOND, np.copysign(np.inf, observed), observed).T
             known = np.where(lower == upper, lower, np.nan)
             groups["observed_data"] = {"y": known, "y_lower": lower, "y_upper": upper}
         else:
