@@ -33,19 +33,16 @@ from scipy.special import gammaln, logsumexp
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from ggpm import GGPRegressor, Laplace, Neighbours, families
-from ggpm.fields.neighbours.conditionals import Conditionals
+from ggpm.fields.neighbours.conditionals import Conditionals, conditional, factor_cliques
 from ggpm.fields.neighbours.field import NeighboursField
-from ggpm.fields.neighbours.layout import Layout
+from ggpm.fields.neighbours.layout import Cliques, Layout
 from ggpm.learning.objective import Evidence
 
 RESULTS = Path(__file__).with_name("neighbours.json")
 AMPLITUDES = {"poisson": 1.5, "von_mises": 3.0, "dirichlet": 2.5}  # of the latents, for growth and full fits
 EXAMPLES = {"poisson": np.zeros(1), "von_mises": np.zeros(1), "dirichlet": np.array([[0.2, 0.3, 0.5]])}
-LENGTH, TEST_ROWS, MANY = (
-    0.06,
-    2000,
-    60,
-)  # of the field; rows held out; neighbours of the prior that data are drawn from
+LENGTH, TEST_ROWS = 0.06, 2000  # of the field; rows held out
+MANY = 60  # neighbours of the prior that data are drawn from
 
 
 def drawn(X: np.ndarray, kernel: Any, D: int, rng: np.random.Generator, nugget: float = 0.0) -> np.ndarray:
@@ -185,8 +182,14 @@ def series(n: int, nu: float, neighbours: int) -> dict[str, Any]:
     return found
 
 
-def workers(n: int, neighbours: int, new: int = 400_000) -> dict[str, Any]:
-    """Seconds by the clock of many predictions by one and two processes, and the prior's share of an evaluation."""
+def conditionals(cliques: Cliques, kernel: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and variances of the prior's factor for some cliques: what a worker does with its share."""
+    parts = [conditional(factor_cliques(cliques, rows, pairs, kernel, 0.0)) for rows, pairs in cliques.batches()]
+    return np.concatenate([a for a, _ in parts]), np.concatenate([d for _, d in parts])
+
+
+def workers(n: int, neighbours: int, new: int = 400_000, many: int = 300_000) -> dict[str, Any]:
+    """Seconds by the clock of predictions and of the prior's factor by one and two processes, and its share."""
     import dask.array as da
     from distributed import Client
 
@@ -199,8 +202,13 @@ def workers(n: int, neighbours: int, new: int = 400_000) -> dict[str, Any]:
     _, evaluation = timed(lambda: model.log_marginal_likelihood(model.theta_, eval_gradient=True))
     found: dict[str, Any] = {"rows": n, "new rows": new, "prior's factor": prior, "evaluation": evaluation}
     X_new = np.random.default_rng(1).uniform(size=(new, 2))
+    cliques = Layout(np.random.default_rng(2).uniform(size=(many, 2)), [kernel], Neighbours(neighbours)).cliques
+    shares = [Cliques(cliques.X, members) for members in np.array_split(cliques.members, 16)]
     for number in (1, 2):
-        with Client(n_workers=number, threads_per_worker=1, dashboard_address=None):
+        with Client(n_workers=number, threads_per_worker=1, dashboard_address=None) as client:
+            clock = time.perf_counter()
+            client.gather(client.map(partial(conditionals, kernel=kernel), client.scatter(shares)))
+            found[f"{number} workers, prior's factor of {many}"] = round(time.perf_counter() - clock, 2)
             lazy = da.from_array(X_new, chunks=(new // 16, 2)).persist()
             model.predict(lazy[: new // 8]).compute()  # every worker has its copy of the posterior
             clock = time.perf_counter()

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import ggpm
 from cases import simulate
@@ -131,6 +132,23 @@ def test_integrating_widens_what_few_rows_say():
     far = np.array([[0.0, 0.0], [3.0, 3.0]])
     assert len(wide.fit_.members) > 2
     assert np.all(wide.predict_latent(far)[1][:, 0, 0] > 0.9 * narrow.predict_latent(far)[1][:, 0, 0])
+
+
+@pytest.mark.parametrize("seed", [0, 2, 5])
+def test_a_skewed_posterior_of_a_hyperparameter_has_two_widths(seed):
+    """Against sums over a grid: with one width for both sides the mean moves by less than a quarter of the way."""
+    X = np.linspace(0, 1, 25)[:, None]
+    y = np.random.default_rng(seed).poisson(np.exp(1 + np.sin(5 * X[:, 0])))
+    kernel = ConstantKernel(1.0, "fixed") * RBF(0.3) + ConstantKernel(4.0, "fixed")
+    model = GGPRegressor("poisson", kernel, averaging="integrate", inference="laplace").fit(X, y)
+    theta, weights = np.array([(member.theta[0], member.weight) for member in model.fit_.members]).T
+    grid = theta[0] + np.linspace(-3, 3, 61)
+    log_posterior = np.array([model.log_marginal_likelihood([t]) for t in grid])
+    shares = np.exp(log_posterior - logsumexp(log_posterior))
+    mean, of_design = shares @ grid, weights @ theta
+    assert abs(of_design - mean) < 0.6 * abs(theta[0] - mean)
+    sd, sd_of_design = np.sqrt(shares @ (grid - mean) ** 2), np.sqrt(weights @ (theta - of_design) ** 2)
+    assert 0.7 * sd < sd_of_design < 1.1 * sd  # three points are narrower than tails
 
 
 def test_an_unknown_average_is_told():

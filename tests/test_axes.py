@@ -131,7 +131,8 @@ class Explicit:
         return [np.asfortranarray(sum(blocks))] if self.matrices.shared else blocks
 
     def sensitivity(self):
-        return BlockSensitivity(self.matrices, self.E.reshape(self.n, self.D, self.n, self.D))
+        V = (self.K - self.K @ self.E @ self.K).reshape(self.n, self.D, self.n, self.D)
+        return BlockSensitivity.of(self.matrices, self.blocks, V)
 
 
 def test_the_field_is_short():

@@ -357,9 +357,10 @@ def test_classifiers_take_inducing_points():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 2))
     labels = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [-0.5, 0.5])]
-    model = GGPClassifier(inducing=20).fit(X, labels)
+    kernel = ConstantKernel() * RBF()
+    model = GGPClassifier(kernel, inducing=20).fit(X, labels)
     assert model.score(X, labels) > 0.9 and model.predict_proba(X).shape == (200, 3)
-    ordinal = GGPOrdinalClassifier(order=["a", "b", "c"], inducing=20).fit(X, labels)
+    ordinal = GGPOrdinalClassifier(kernel, order=["a", "b", "c"], inducing=20).fit(X, labels)
     assert ordinal.score(X, labels) > 0.9
 
 

@@ -26,9 +26,11 @@ AVERAGING, STACKED = ("auto", "none", "stack", "integrate"), ("stack",)
 LEAST_WEIGHT = 0.05  # of a fit that is kept in an average: each costs as much in every prediction as the heaviest
 # Of the corners, in standard deviations. The mode then has half of the weight, and stays the heaviest.
 REACH = np.sqrt(2.0)
-# Log of the largest factor by which a corner may count more than under the Gaussian. Where data say nothing of a
-# variance that is not needed, the posterior is flat on that side, and corners there would push all others out.
-MOST_RATIO = 0.0
+# Log of the largest factor by which a corner may count more than under the split Gaussian, four. Where data say nothing
+# of a variance that is not needed, the posterior is flat on that side, and corners there would push all others out.
+MOST_RATIO = np.log(4.0)
+# Bounds of the factors by which the posterior is wider or narrower on one side than its curvature at the mode says.
+LEAST_SCALE, MOST_SCALE = 0.4, 3.0
 LEAST_POINT = 1e-3  # weight below which a corner is left out
 DIFFERENCE = 1e-3  # of a log-hyperparameter, for differences of gradients, which have six digits and more
 # Log-hyperparameters of which data say less than their priors have no curvature to speak of: this is then their
@@ -62,23 +64,28 @@ def integrated(fit: Fit) -> Fit:
 
     The design has the mode and the corners ``±REACH`` of a Hadamard matrix in the eigenvectors of the Hessian, as many
     as the next power of two above the number of hyperparameters: first and second moments are those of the Gaussian
-    (Rue, Martino and Chopin 2009, sec. 6.5, whose designs have more corners). Weights are corrected by the posterior.
+    (Rue, Martino and Chopin 2009, sec. 6.5, whose designs have more corners). The Gaussian is split: along every
+    eigenvector each side has its own width, from the posterior's fall there (Martins et al. 2013, sec. 3.2). Without
+    that, bands of functions whose length scale is hardly known were too narrow. Weights are corrected by the posterior.
     """
     mode, p = fit.theta, len(fit.theta)
     if not p:
         return fit
     low, high = fit.evidence.bounds.T
     root, corners = _root(fit.evidence), hadamard(2 ** int(np.ceil(np.log2(p + 1))))
+    sides = _sides(fit, root)
     members, weights = [], [1.0 - REACH**-2]
     for signs in corners[:, 1 : p + 1]:
+        scale = np.where(signs > 0, *sides)
         try:
-            member = _member(fit, fit.evidence.at(np.clip(mode + REACH * (root @ signs), low, high)), 1.0)
+            member = _member(fit, fit.evidence.at(np.clip(mode + REACH * (root @ (signs * scale)), low, high)), 1.0)
         except np.linalg.LinAlgError:
             continue
         ratio = _log_posterior(member) - _log_posterior(fit) + 0.5 * p * REACH**2
         if member.converged and np.isfinite(ratio):
             members.append(member)
-            weights.append(np.exp(min(ratio, MOST_RATIO)) * REACH**-2 / len(corners))
+            mass = np.prod(scale / sides.mean(axis=0))  # of the corner's orthant, times 2^p
+            weights.append(mass * np.exp(min(ratio, MOST_RATIO)) * REACH**-2 / len(corners))
     shares = np.array(weights) / np.sum(weights)
     kept = [replace(member, weight=float(w)) for member, w in zip(members, shares[1:]) if w > LEAST_POINT]
     total = shares[0] + sum(member.weight for member in kept)
@@ -86,9 +93,30 @@ def integrated(fit: Fit) -> Fit:
     return replace(fit, weight=float(shares[0] / total), others=others)
 
 
+def _sides(fit: Fit, root: Array) -> Array:
+    """Widths of the posterior of the hyperparameters above and below its mode, along and relative to roots, (2, p)."""
+    evidence, start = fit.evidence.searching(), fit.evidence.infer().start
+    low, high = evidence.bounds.T
+    sides = np.ones((2, len(fit.theta)))
+    for k, column in enumerate(root.T):
+        for side, sign in enumerate((1.0, -1.0)):
+            there = evidence.at(np.clip(fit.theta + sign * REACH * column, low, high))
+            try:
+                fall = _log_posterior(fit) - _height(there, there.infer(start).log_evidence)
+            except np.linalg.LinAlgError:
+                fall = np.inf
+            # a Gaussian falls by REACH²/2 there
+            sides[side, k] = np.clip(REACH / np.sqrt(2 * max(fall, 1e-3)), LEAST_SCALE, MOST_SCALE)
+    return sides
+
+
 def _log_posterior(fit: Fit) -> float:
     """Of the hyperparameters, up to a constant."""
-    return fit.log_evidence + (0.0 if fit.evidence.priors is None else fit.evidence.priors.log_density(fit.theta)[0])
+    return _height(fit.evidence, fit.log_evidence)
+
+
+def _height(evidence: Evidence, log_evidence: float) -> float:
+    return log_evidence + (0.0 if evidence.priors is None else evidence.priors.log_density(evidence.theta)[0])
 
 
 def _root(evidence: Evidence) -> Array:

@@ -130,7 +130,11 @@ class BlockSolution:
         return (out + out.transpose(0, 2, 1)) / 2
 
     def sensitivity(self) -> BlockSensitivity:
-        return BlockSensitivity(self.K, self.E.reshape(*self.shape, *self.shape))
+        T = -self._K_dot(self.E).T
+        T.flat[:: len(T) + 1] += 1.0
+        V = self._K_dot(T)
+        shape = (*self.shape, *self.shape)
+        return BlockSensitivity(self.K, T.reshape(shape), ((V + V.T) / 2).reshape(shape))
 
 
 class JointSolution(BlockSolution):

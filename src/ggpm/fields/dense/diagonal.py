@@ -47,7 +47,7 @@ class DiagonalSolution:
         return Diagonal(np.stack(columns, axis=1)).dense()
 
     def sensitivity(self) -> DiagonalSensitivity:
-        return DiagonalSensitivity(self.K, [mirror(f.E()) for f in self.factors])
+        return DiagonalSensitivity(self.K, (f.gamma for f in self.factors), (f.V for f in self.factors))
 
 
 def _sum(arrays) -> Array:

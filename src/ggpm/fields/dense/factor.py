@@ -123,6 +123,18 @@ class PositiveFactor:
             v[small] = np.diag(self.K)[small] - self.E_quad(self.K[:, small])
         return v
 
+    @property
+    def V(self) -> Array:
+        """``(K^-1 + Gamma)^-1``: (I - B^-1)/(s s^T), whose error is that of 1/gamma; K - K E K has that of K^2 E."""
+        s = np.where(self._small, 1.0, self.s)
+        V = mirror(_scaled_lower(self._invert(), 1.0 / s, np.zeros(self.K.shape, order="F")))
+        V *= -1.0
+        V.ravel(order="K")[:: len(V) + 1] += 1.0 / s**2
+        if self._small.any():
+            columns = self.N_dot(self.K[:, self._small])
+            V[:, self._small], V[self._small] = columns, columns.T
+        return V
+
     # ---- coupling, weights nu ----
     def add_to_capacitance(self, nu: Array, C: Array, rows: Rows | None = None) -> None:
         """Add this dimension's part to the lower triangle of C, which starts from I - sum nu nu^T within rows."""

@@ -28,7 +28,7 @@ class KroneckerSolution:
     """`Solution` for ``U_i = weight_i * matrix`` and one shared kernel."""
 
     def __init__(self, K: KernelMatrices, U: Kronecker):
-        (self.K,) = K
+        (self.K,), self.U = K, U
         values, self.Q = np.linalg.eigh(U.matrix)
         tolerance = EIGENVALUE_RTOL * np.abs(values).max(initial=0.0)
         self.groups: list[tuple[slice, PositiveFactor | SignedFactor | None]] = []
@@ -73,11 +73,10 @@ class KroneckerSolution:
 
     def sensitivity(self) -> BlockSensitivity:
         n, D = len(self.K), len(self.Q)
-        E: Array = np.zeros((n, D, n, D))
+        V: Array = np.zeros((n, D, n, D))
         for s, f in self.groups:
-            if f is not None:
-                E += mirror(f.E())[:, None, :, None] * product(self.Q[:, s], self.Q[:, s].T)[None, :, None, :]
-        return BlockSensitivity(KernelMatrices([self.K]), E)
+            V += (self.K if f is None else f.V)[:, None, :, None] * product(self.Q[:, s], self.Q[:, s].T)[:, None, :]
+        return BlockSensitivity.of(KernelMatrices([self.K]), self.U.dense(), V)
 
 
 @dataclass(frozen=True)

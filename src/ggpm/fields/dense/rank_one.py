@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
-from ggpm.families.curvature import NU2_MAX, Blocks, RankOne
+from ggpm.families.curvature import NU2_MAX, Blocks, Diagonal, RankOne
 from ggpm.fields.dense.factor import PositiveFactor, SignedFactor
 from ggpm.fields.dense.matrices import KernelMatrices
 from ggpm.fields.dense.sensitivity import BlockSensitivity
@@ -100,6 +100,12 @@ class Coupling:
         gamma = own + np.stack([np.bincount(row, w * w, n) for w in omega.T], axis=1)
         return Coupling(gamma, omega, row)
 
+    def dense(self) -> Array:
+        """U, (n, D, D)."""
+        U = Diagonal(self.gamma).dense()
+        np.subtract.at(U, self.row, self.omega[:, :, None] * self.omega[:, None, :])
+        return U
+
     def scaled(self) -> tuple[Array, Array] | None:
         """``omega / sqrt(gamma)`` (c, D), and ``I - sum_j nu_j nu_j^T`` between terms of one row as its diagonal (c,).
 
@@ -136,7 +142,7 @@ class RankOneSolution:
 
     def __init__(self, K: KernelMatrices, U: RankOne | Coupling):
         self.K = K
-        coupling = U if isinstance(U, Coupling) else Coupling.of(U)
+        self.coupling = coupling = U if isinstance(U, Coupling) else Coupling.of(U)
         n, D = coupling.gamma.shape
         scaled = coupling.scaled()
         kind = SignedFactor if scaled is None else PositiveFactor
@@ -210,13 +216,12 @@ class RankOneSolution:
         return [mirror(block) for block in blocks]
 
     def sensitivity(self) -> BlockSensitivity:
-        n, D = len(self.factors[0].gamma), len(self.factors)
-        flat = np.concatenate([F.T for F in self._F()])  # (D n, c)
-        E = product(flat, flat.T).reshape(D, n, D, n)
-        E *= -1.0
+        n, D = self.coupling.gamma.shape
+        flat = np.concatenate([P.T for P in self._P])  # (D n, c)
+        V = product(flat, flat.T).reshape(D, n, D, n)
         for j, f in enumerate(self.factors):
-            E[j, :, j] += mirror(f.E())
-        return BlockSensitivity(self.K, np.ascontiguousarray(E.transpose(1, 0, 3, 2)))
+            V[j, :, j] += f.V
+        return BlockSensitivity.of(self.K, self.coupling.dense(), np.ascontiguousarray(V.transpose(1, 0, 3, 2)))
 
     def reduction(self, K_star: KernelMatrices) -> Array:
         D, m = len(self.factors), K_star.of(0).shape[1]

@@ -21,18 +21,11 @@ Array = NDArray[np.float64]
 
 
 class DiagonalSensitivity:
-    """Independent latent dimensions, O(D n^3); covariances are (n, D)."""
+    """Independent latent dimensions with curvature gamma (n, D), O(D n^3); covariances are (n, D)."""
 
-    def __init__(self, K: KernelMatrices, E: Iterable[Array]):
-        self.K = K
-        self.T, self.V = [], []
-        for j, precision in enumerate(E):
-            T = product(precision, K.of(j))
-            T *= -1.0
-            T.ravel(order="K")[:: len(T) + 1] += 1.0
-            V = product(K.of(j), T)
-            self.T.append(T)
-            self.V.append((V + V.T) / 2)
+    def __init__(self, K: KernelMatrices, gamma: Iterable[Array], V: Iterable[Array]):
+        self.K, self.V = K, list(V)
+        self.T = [np.eye(len(v)) - g[:, None] * v for g, v in zip(gamma, self.V)]
         self.V_squared = [v * v for v in self.V]
 
     def in_own_shape(self, V_bar: Array) -> Array:
@@ -57,31 +50,18 @@ class DiagonalSensitivity:
 
 
 class BlockSensitivity:
-    """Coupled latent dimensions, O(D^2 n^3) from E; covariances are (n, D, D)."""
+    """Coupled latent dimensions, O(D^2 n^3); V and T are (n, D, n, D), covariances (n, D, D)."""
 
-    def __init__(self, K: KernelMatrices, E: Array):
-        self.K = K
-        n, D = E.shape[:2]
-        E = E.reshape(n * D, n * D)
-        if K.joint:
-            T = -product(E, K.of(0))
-        else:
-            # E K, column blocks of the latent dimensions one after the other
-            T = np.empty((n * D, n, D))
-            for k in range(D):
-                T[:, :, k] = product(E.reshape(n * D, n, D)[:, :, k], -K.of(k))
-            T = T.reshape(n * D, n * D)
+    def __init__(self, K: KernelMatrices, T: Array, V: Array):
+        self.K, self.T, self.V = K, T, V
+
+    @classmethod
+    def of(cls, K: KernelMatrices, U: Array, V: Array) -> BlockSensitivity:
+        """From V where a solver knows it better than as ``K - K E K``, which loses digits as K grows: T = I - U V."""
+        n, D = V.shape[:2]
+        T = -np.matmul(U, V.reshape(n, D, n * D)).reshape(n * D, n * D)
         T.flat[:: n * D + 1] += 1.0
-        self.T = T.reshape(n, D, n, D)
-        V = product(K.of(0), T) if K.joint else self._K_T()
-        self.V = ((V + V.T) / 2).reshape(n, D, n, D)
-
-    def _K_T(self) -> Array:
-        n, D = self.T.shape[:2]
-        out = np.empty((n, D, n * D))
-        for j in range(D):
-            out[:, j] = product(self.K.of(j), np.ascontiguousarray(self.T[:, j].reshape(n, n * D)))
-        return out.reshape(n * D, n * D)
+        return cls(K, T.reshape(V.shape), V)
 
     def in_own_shape(self, V_bar: Array) -> Array:
         """A derivative (n, D, D), or (n, D) of diagonals, in the shape that this works in."""
