@@ -21,8 +21,8 @@ INK = "#010203"  # stands for the colour of text, which the page decides; nothin
 THEMED = {INK: "currentColor", POINTS: "currentColor", MEAN: "var(--mean)"}
 MOST_POINTS = 1500  # observations that are drawn: more would only make the file larger
 MOST_EFFECTS = 6  # columns whose effects are drawn
-# training rows up to which the evidence is drawn, curves of it, and points of each: 54 evaluations at most
-EVIDENCE_ROWS, MOST_CURVES, CURVE_POINTS = 2000, 6, 9
+# training rows up to which the evidence is drawn, curves of it, and points of each: 78 evaluations at most
+EVIDENCE_ROWS, MOST_CURVES, CURVE_POINTS = 1000, 6, 13
 STYLE: dict[Any, Any] = {
     "text.color": INK, "axes.edgecolor": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
     "axes.titlecolor": INK, "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 10,
@@ -51,8 +51,8 @@ def draw(
     with matplotlib.rc_context(STYLE):
         for section, caption, paint in (
             ("data", _caption_of_data(model), lambda fig: DATA.get(kind, _histogram)(fig, model, y)),
-            ("evidence", "Log evidence of the training rows as one hyperparameter moves and the others stay: narrow "
-             "where the data know it, flat where they do not. Dashed: what was learned; shaded: its 90 % interval.",
+            ("evidence", "Log evidence of the training rows as one hyperparameter moves and the others stay. Dashed: "
+             "what was learned; shaded: its 90 % interval, wider than the curve where others can make up for it.",
              lambda fig: _evidence(fig, model, hyperparameters)),
             ("predictions", "Predictions along the first column (classes: the first two), and training rows.",
              lambda fig: _fan(fig, model)),
