@@ -39,14 +39,15 @@ test: lint
 test-all: lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests --doctest-modules src/ggpm -m ""
 
-# what users install: sdist and wheel are built, the wheel is made from the sdist, and the tests run outside the source tree
+# what users install: sdist and wheel are built, the wheel from the sdist, which has the tests too; they run outside the
+# source tree. Another Python: make test-dist PYTHON=python3.13
 DIST := .venv-dist
 test-dist:
 	rm -rf $(DIST) dist && $(PYTHON) -m venv $(DIST)
 	$(DIST)/bin/python -m pip install --quiet --upgrade pip build
 	$(DIST)/bin/python -m build --outdir dist .
 	$(DIST)/bin/python -m pip install --quiet "$$(ls dist/*.whl)[test]"
-	rm -rf $(DIST)/outside && mkdir $(DIST)/outside && cp -r tests docs examples benchmarks *.md CITATION.cff LICENSE Makefile .pre-commit-config.yaml pyproject.toml $(DIST)/outside
+	mkdir $(DIST)/outside && tar -xzf dist/*.tar.gz -C $(DIST)/outside --strip-components=1 && rm -r $(DIST)/outside/src
 	cd $(DIST)/outside && ../bin/python -m pytest -n 2 --dist loadfile tests $(TESTS)
 
 # the oldest versions that pyproject.toml allows, of what is needed and of every extra that tests use

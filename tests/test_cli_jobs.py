@@ -399,12 +399,29 @@ def test_a_missing_folder_is_told_before_the_work(command, tmp_path, monkeypatch
     (["--ignore", "x", "--group", "x"], "named as an input"),
     (["--standardise"], "--standardise belongs to --kernel"),
     (["--group", "subjct"], "Did you mean 'subject'?"),
+    (["--weight", "n"], "'n' is named twice among --target, --offset and --weight"),
+    (["--features", "x,n"], "'n' in --features is the target too"),
+    (["--features", "x,x"], "'x' in --features is there twice"),
+    (["--target", ""], "--target names no column"),
 ])  # fmt: skip
 def test_options_that_cannot_be_meant(options, message, tmp_path):
     (tmp_path / "t.csv").write_text("x,subject,n\n1,a,2\n2,b,3\n3,a,1\n")
     job = ["fit", tmp_path / "t.csv", "--target", "n", "--family", "poisson", "--out", tmp_path / "m.ggpm"]
     result = click_runner().invoke(main, list(map(str, [*job, *options])))
     assert result.exit_code in (1, 2) and message in said(result) and not (tmp_path / "m.ggpm").exists()
+
+
+@pytest.mark.parametrize("command", ["fit", "predict"])
+def test_results_do_not_take_the_place_of_the_data(command, tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text(PLAIN)
+    fit = ["fit", table, "--target", "n", "--family", "poisson", "--out"]
+    run(*fit, tmp_path / "m.ggpm")
+    job = [*fit, table] if command == "fit" else ["predict", tmp_path / "m.ggpm", table, "--out", table]
+    assert "is DATA itself, which would be lost" in said(run(*job, code=2)) and table.read_text() == PLAIN
+    (tmp_path / "link.csv").symlink_to(table)
+    run(*job[:-1], tmp_path / "link.csv", code=2)
+    assert table.read_text() == PLAIN
 
 
 def test_models_are_compared(tmp_path):
@@ -423,6 +440,9 @@ def test_models_are_compared(tmp_path):
     assert "elpd" in run("compare", *models).stdout
     assert "two models" in said(run("compare", models[0], code=2))
     assert "--groups and --data" in said(run("compare", *models, "--groups", "day", code=2))
+    table.assign(day=table["day"].where(table["x"] > 1)).to_csv(tmp_path / "gaps.csv", index=False)
+    asked = run("compare", *models, "--data", tmp_path / "gaps.csv", "--groups", "day", code=1)
+    assert "column 'day', row 1: the group is missing (10 such row(s))" in said(asked)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -70,6 +70,8 @@ def test_models_that_are_the_same_share_the_weight_and_impossible_rows_are_refus
         stacking_weights([[0.0, -1.0], [-np.inf, -np.inf]])
     with pytest.raises(ValueError, match=r"shape \(rows, models\)"):
         stacking_weights([1.0, 2.0])
+    with pytest.raises(ValueError, match="row 1 of model 0 has nan"):
+        stacking_weights([[0.0, -1.0], [np.nan, -1.0]])
 
 
 # ---- differences against refits ------------------------------------------------------------------------------------
@@ -171,6 +173,18 @@ def test_what_cannot_be_compared_is_refused(three):
         ggpm.compare([models["one"]])
     with pytest.raises(TypeError, match="fitted models or their loo"):
         ggpm.compare({"a": 3.0})
+    with pytest.raises(TypeError, match="got an empty one"):
+        ggpm.compare({})
+    with pytest.raises(ValueError, match="names that differ as text; got 1, '1'"):
+        ggpm.compare({1: models["one"], "1": models["two"]})
+    with pytest.raises(TypeError, match=r"what ggpm.compare\(models\) returns; got dict"):
+        plot_compare(models)
+
+
+def test_names_need_not_be_text(three):
+    models, _, _ = three
+    table = ggpm.compare({1: models["one"], 2.5: models["two"]})
+    assert sorted(table.index) == ["1", "2.5"]
 
 
 def test_angles_in_other_units_are_refused():
@@ -258,6 +272,9 @@ def test_groups_are_checked(three):
         model.loo(groups=[1, 2])
     with pytest.raises(ValueError, match="two or more"):
         model.loo(groups=["a"] * 40)
+    for gap in (None, np.nan, pd.NA):
+        with pytest.raises(ValueError, match="row 39 has none or NaN"):
+            model.loo(groups=[*"ab"] * 19 + ["a", gap])
 
 
 # ---- inducing points, weights --------------------------------------------------------------------------------------

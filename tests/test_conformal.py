@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, conformal
 from ggpm.families import Gaussian, VonMises
@@ -174,7 +176,7 @@ def test_mistakes_are_named():
     model.fit(X[:30], y[:30])
     with pytest.raises(ValueError, match="method must be 'split' or 'jackknife"):
         conformal(model, X, y, method="full")
-    with pytest.raises(ValueError, match="groups has 3 rows, X_cal 210"):
+    with pytest.raises(ValueError, match=r"one label for each of the 210 rows of X_cal; got shape \(3,\)"):
         conformal(model, X, y, groups=[1, 2, 3])
     with pytest.raises(ValueError, match="groups must be given"):
         conformal(model, X, y, groups=np.zeros(len(X))).predict_dist(X)
@@ -182,3 +184,62 @@ def test_mistakes_are_named():
     dist = conformal(model.fit(X[:30], y[:30]), X[30:60], y[30:60]).predict_dist(X[60:70])
     with pytest.raises(ValueError, match="try contains"):
         dist.interval(0.9)
+
+
+def test_what_cannot_be_calibrated_with_is_told_at_once():
+    """By `conformal` itself, not by the first region that is asked for."""
+    X, y, model = data("numbers", np.random.default_rng(6), 30)
+    model.fit(X, y)
+    for method in ("split", "jackknife+"):
+        with pytest.raises(ValueError, match="same rows, one or more; got 30 and 5"):
+            conformal(model, X, y[:5], method=method)
+        with pytest.raises(ValueError, match="same rows, one or more; got 30 and 0"):
+            conformal(model, X, 3.0, method=method)
+        with pytest.raises(ValueError, match=r"offset must be .* each of the 30 rows; got shape \(3,\)"):
+            conformal(model, X, y, method=method, offset=np.zeros(3))
+        with pytest.raises(TypeError, match=r"estimator of ggpm.*got Pipeline. Of a pipeline take the last step"):
+            conformal(make_pipeline(StandardScaler(), model), X, y, method=method)
+    with pytest.raises(ValueError, match="real numbers; got values that are not numbers"):
+        conformal(model, X, ["a"] * 30)
+    with pytest.raises(TypeError, match="estimator of ggpm, such as GGPRegressor; got Conformal"):
+        conformal(conformal(model, X, y), X, y)
+    for folds, told in (
+        (1, "whole number, 2 or more"),
+        (2.5, "whole number"),
+        (31, "as many as there are rows at most"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            conformal(model, X, y, method="jackknife+", folds=folds)
+
+
+@pytest.mark.parametrize("groups, told", [
+    (np.full(30, np.nan), "row 0 has none or NaN"), (["a"] * 29 + [None], "row 29 has none or NaN"),
+    (["a"] * 29 + [np.nan], "row 29 has none or NaN"), (3, r"each of the 30 rows of X_cal; got shape \(\)"),
+    ([1] * 29 + ["a"], "of one type; got int and str"), (np.zeros((30, 2)), r"got shape \(30, 2\)"),
+])  # fmt: skip
+def test_groups_are_labels_of_one_kind_without_gaps(groups, told):
+    X, y, model = data("numbers", np.random.default_rng(6), 30)
+    with pytest.raises(ValueError, match=told):
+        conformal(model.fit(X, y), X, y, groups=groups)
+
+
+def test_labels_that_a_fold_alone_has_are_named():
+    X, y, model = data("classes", np.random.default_rng(4), 30)
+    y[0] = "r"
+    with pytest.raises(ValueError, match=r"label 'r' has rows in one fold alone.*two rows or more"):
+        conformal(model, X, y, method="jackknife+", folds=5)
+
+
+@pytest.mark.parametrize("method", ["split", "jackknife+"])
+def test_trials_of_calibration_rows_are_those_of_their_counts(method):
+    rng = np.random.default_rng(0)
+    X, N = rng.uniform(0, 3, (60, 1)), rng.integers(3, 12, 60)
+    successes = rng.binomial(N, 0.3)
+    y = np.stack([successes, N - successes], axis=1)
+    model = GGPRegressor("binomial", ConstantKernel(1.0) * RBF(1.0), optimizer=None, inference="laplace").fit(X, y)
+    folds = None if method == "split" else 3
+    found = [conformal(model, X, y, method=method, folds=folds, **given).predict_dist(X, trials=N).interval(0.8)
+             for given in ({}, {"trials": N})]  # fmt: skip
+    np.testing.assert_array_equal(*found)
+    with pytest.raises(ValueError, match="trials must be the sums of y_cal; row 0 has"):
+        conformal(model, X, y, trials=N + 1)

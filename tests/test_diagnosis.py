@@ -102,6 +102,7 @@ def test_a_posterior_that_is_far_off_warns():
     found = model.fit([[0.0], [1e3]], [0, 300]).diagnose()
     assert found.warns.tolist() == [True, False]
     assert found.effective[0] < 0.5 and found.moved[0] > 0.3
+    assert f"worst rows: 0 (error {found.error[0]:.2f}, k̂ {found.k[0]:.2f})." in repr(found)
     assert "those that warn" not in repr(found) and "in 1 of those that warn" in repr(replace(found, k=found.k + 1))
 
 
@@ -110,6 +111,7 @@ def test_a_gaussian_is_exact():
     found = GGPRegressor("gaussian", ConstantKernel(1.0) * RBF(1.0)).fit(X, y).diagnose(draws=200)
     np.testing.assert_allclose(found.effective, 1.0)
     assert not found.warns.any() and np.all(found.moved < 1e-9)
+    assert np.isnan(found.k).all() and "no k̂ (weights are alike)" in repr(found) and "worst rows" not in repr(found)
     np.testing.assert_allclose(found.log_evidence, found.approximate_log_evidence, rtol=1e-9)
 
 

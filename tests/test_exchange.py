@@ -144,6 +144,32 @@ def test_classes_weights_and_offsets():
     np.testing.assert_allclose(data.observed_data["y"], y)
 
 
+def test_censored_rows_have_their_bounds():
+    X = np.arange(6.0)[:, None]
+    y = np.array([[1.0, 1.0], [2.0, np.inf], [0.0, 0.5], [1.0, 3.0], [2.0, 2.0], [3.0, 3.0]])
+    model = GGPRegressor(families.Censored(families.Gamma()), KERNEL, optimizer=None, inference="laplace").fit(X, y)
+    data = model.to_arviz(draws=5, chains=2)
+    told = data.observed_data
+    np.testing.assert_array_equal(told["y"], [1.0, np.nan, np.nan, np.nan, 2.0, 3.0])
+    np.testing.assert_array_equal(np.stack([told["y_lower"], told["y_upper"]], axis=1), y)
+    assert np.isfinite(data.log_likelihood["y"]).all()
+
+
+def test_columns_beside_names_of_ours_are_all_there():
+    table = pd.DataFrame({"y": np.arange(6.0), "x_y": np.arange(6.0) ** 2, "a": 1.0})
+    model = GGPRegressor("poisson", KERNEL, optimizer=None, inference="laplace").fit(table, np.arange(6))
+    inputs = model.to_arviz(draws=5).constant_data
+    np.testing.assert_array_equal([inputs["x_x_y"], inputs["x_y"], inputs["a"]], table.to_numpy().T)
+
+
+def test_rows_that_do_not_go_together_are_refused(models):
+    model = models[0]["poisson"]
+    with pytest.raises(ValueError, match="y and offset go with X"):
+        model.to_arviz(y=[1, 2])
+    with pytest.raises(ValueError, match="same rows; got 3 and 2"):
+        model.to_arviz(models[1][:3], [1, 2])
+
+
 def test_draws_at_training_rows_have_the_posterior_covariance():
     """By a root of the covariance, by Matheron's rule, and by the sparse factor of a neighbours field."""
     import ggpm.prediction.exchange as exchange

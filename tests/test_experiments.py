@@ -484,13 +484,13 @@ def test_annotation_without_data_says_what_it_needs():
     result = click_runner().invoke(reproduce, ["annotation"])
     assert result.exit_code == 2
     for word in ("--data", "labels.csv", "cannot be redistributed", "docs/paper.md"):
-        assert word in " ".join(result.output.split())
+        assert word in " ".join(result.stderr.split())
 
 
 def test_faulty_annotation_data_is_an_error_message_not_a_traceback(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     result = click_runner().invoke(reproduce, ["annotation", "--data", str(tmp_path / "t.csv"), "--quiet"])
-    assert result.exit_code == 1 and "hsv_*" in result.output and result.exception.__class__ is SystemExit
+    assert result.exit_code == 1 and "hsv_*" in result.stderr and result.exception.__class__ is SystemExit
 
 
 def test_labels_command_writes_and_shows(tmp_path, monkeypatch):

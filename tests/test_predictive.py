@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy.integrate import quad, trapezoid
-from scipy.special import expit, logsumexp
+from scipy.special import expit, gammaln, logsumexp
 
 from cases import FAMILIES, simulate
 from ggpm import GGPRegressor, Predictive, families
@@ -474,7 +474,7 @@ def test_covariances_of_shares_are_those_of_the_spread(family, trials):
         np.testing.assert_allclose(found.sum(axis=0), 0.0, atol=1e-12 * (trials or 1.0) ** 2)
 
 
-def ridge_integral(family, var, y, n=45, step=0.12):
+def ridge_integral(family, var, y, n=101, step=0.06):
     """log E[p(y)] for three latents N(0, var I): sections across the line of equal latents, dense at the ridge."""
     sd, t = np.sqrt(var), np.linspace(-1.0, 1.0, n)
     total = []
@@ -489,13 +489,30 @@ def ridge_integral(family, var, y, n=45, step=0.12):
     return logsumexp(total) + np.log(step * sd)
 
 
-@pytest.mark.parametrize("var", [25.0, 100.0])
+@pytest.mark.parametrize("var", [25.0, pytest.param(100.0, marks=pytest.mark.slow)])
 def test_densities_of_compositions_with_wide_latents(var):
     """exp link: a ridge of all sizes of alpha, and a prior far wider than it. Points are off by 0.4 to 11 nats."""
     y = np.array([0.2, 0.3, 0.5])
     family = families.Dirichlet(link="exp").resolve(y[None])
     found = Predictive(family, np.zeros((1, 3)), var * np.eye(3)[None]).log_prob(y[None])[0]
-    assert found == pytest.approx(ridge_integral(family, var, y), abs=0.01)  # what quasi-random sections leave
+    assert found == pytest.approx(ridge_integral(family, var, y), abs=1e-6)
+
+
+@pytest.mark.parametrize("var", [0.01, 1.0, 25.0, pytest.param(1e4, marks=pytest.mark.slow)])
+def test_densities_of_compositions_with_independent_latents(var):
+    """Only Gamma(S) = int exp(S u - e^u) du couples the parts: for every u a product of sums over one latent each."""
+    y, mean = np.array([0.7, 0.05, 0.25]), np.array([3.0, -2.0, 0.5])
+    x = np.arange(-9.0, 9.0, min(0.04, 0.5 / np.sqrt(var)))
+    v = np.arange(-30.0, 8.0, 0.04)
+    u = v - np.exp(-v)  # a small sum falls slowly in u
+    total = np.log1p(np.exp(-v)) - np.exp(u)
+    for m, part in zip(mean, y):
+        alpha = np.logaddexp(0.0, m + np.sqrt(var) * x)
+        weight = np.log(x[1] - x[0]) - 0.5 * x**2 - 0.5 * np.log(2 * np.pi)
+        total += logsumexp(weight - gammaln(alpha) + (alpha - 1.0) * np.log(part) + alpha * u[:, None], axis=1)
+    family = families.Dirichlet().resolve(y[None])
+    found = Predictive(family, mean[None], var * np.eye(3)[None]).log_prob(y[None])[0]
+    assert found == pytest.approx(logsumexp(total) + np.log(0.04), abs=1e-6)
 
 
 @pytest.mark.parametrize("var, rows", [(0.3, 40), (25.0, 6)])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+import numpy as np
 
 from ggpm.cli.options import JSON, load_model
 from ggpm.cli.terminal import Waiting, show_table, tell, warnings_told
-from ggpm.data.tables import read_table
+from ggpm.data.tables import TableError, read_table
 
 
 @click.command()
@@ -41,6 +42,11 @@ def compare(models: tuple[str, ...], data: str | None, groups: str | None, folds
         table = read_table(data, text=[groups])
         if groups not in table.columns:
             raise click.UsageError(f"{data} has no column {groups!r}.")
+        empty = np.flatnonzero(table[groups].isna())
+        if empty.size:
+            raise TableError(
+                f"{data}, column {groups!r}, row {empty[0] + 1}: the group is missing ({empty.size} such row(s))."
+            )
         together = table[groups].astype(str).to_numpy()
     with warnings_told(), Waiting(f"comparing {len(models)} models"):
         loaded = {name: load_model(path) for name, path in zip(names, models)}

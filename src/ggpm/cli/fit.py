@@ -135,6 +135,16 @@ class Job:
         taken = [name for name in self.kinds if name in [*targets, *self.ignored]]
         if taken:
             raise click.UsageError(f"column {taken[0]!r} is named as an input, and as the target or in --ignore too.")
+        if not targets:
+            raise click.UsageError("--target names no column.")
+        twice = [name for name in self.roles if self.roles.count(name) > 1]
+        if twice:
+            raise click.UsageError(f"column {twice[0]!r} is named twice among --target, --offset and --weight.")
+        features = names_in(options["features"])
+        wrong = [name for k, name in enumerate(features) if name in [*targets, *features[:k]]]
+        if wrong:
+            what = "the target too" if wrong[0] in targets else "there twice"
+            raise click.UsageError(f"column {wrong[0]!r} in --features is {what}.")
         self.model = _estimator(family, options)
         self.skipped: dict[str, str] = dict.fromkeys(self.ignored, "in --ignore")
 
@@ -187,8 +197,8 @@ class Job:
         table = read_table(self.data, text=text)
         given = {name: self.options[name] for name in ("offset", "weight")}
         offset, weight = (None if name is None else numbers(table, name, self.data) for name in given.values())
-        X = self.inputs(table)
         y = target_of(table, self.targets, labels=labels, path=self.data, gaps=not labels)
+        X = self.inputs(table)
         if self.family == "bernoulli" and len(set(np.asarray(y).ravel().tolist())) > 2:
             raise click.UsageError("--family bernoulli has two classes, the target has more. Try --family categorical.")
         self._learn(f"fitting {self.family} to {len(X)} rows", X, y, weight, offset=offset)

@@ -18,12 +18,23 @@ from ggpm.data.tables import (
 )
 
 JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object on the standard output.")
-MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False))
-DATA = click.argument("data", type=click.Path(exists=True, dir_okay=False))
 OFFSET = click.option("--offset", help="Column added to the latent, 0 for none; by default that of the fit.")
 LEVEL = click.FloatRange(0, 1, min_open=True, max_open=True)
 TABLES = (".csv", ".parquet", ".pq")
 PICTURES = (".png", ".pdf", ".svg")
+
+
+def _apart(out: str, read: str, name: str) -> None:
+    """Refuse to write over a file that is read."""
+    if Path(out).exists() and Path(read).exists() and Path(out).samefile(read):
+        raise click.UsageError(f"--out {out} is {name.upper()} itself, which would be lost.")
+
+
+def _readable(context: click.Context, argument: click.Parameter, path: str) -> str:
+    """Callback of an argument that names a file to read."""
+    if context.params.get("out") is not None:
+        _apart(context.params["out"], path, str(argument.name))
+    return path
 
 
 def writable(*kinds: str) -> Any:
@@ -32,9 +43,16 @@ def writable(*kinds: str) -> Any:
     def check(context: click.Context, option: click.Parameter, path: str | None) -> str | None:
         if path is not None:
             check_writable(path, kinds)
+            for name in ("data", "model"):  # those that were met before; the others look themselves
+                if context.params.get(name) is not None:
+                    _apart(path, context.params[name], name)
         return path
 
     return check
+
+
+MODEL = click.argument("model", type=click.Path(exists=True, dir_okay=False), callback=_readable)
+DATA = click.argument("data", type=click.Path(exists=True, dir_okay=False), callback=_readable)
 
 
 def names_in(text: str | None) -> list[str]:

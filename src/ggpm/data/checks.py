@@ -176,7 +176,22 @@ def check_spreads(X: NDArray[np.float64], called: Callable[[int], str] = "column
         )
 
 
-def check_labels(y: NDArray) -> None:
+def as_groups(groups: Any, n: int, of: str) -> NDArray:
+    """The group of each of n rows ``of`` something, (n,), as labels of one type, none of them missing.
+
+    >>> as_groups(["a", None], 2, "X")
+    Traceback (most recent call last):
+    ...
+    ValueError: groups must have a label in every row; row 1 has none or NaN (1 such row(s)). Drop those rows.
+    """
+    out = as_array(groups, "groups")
+    if out.shape != (n,):
+        raise ValueError(f"groups must be one label for each of the {n} rows of {of}; got shape {out.shape}.")
+    check_labels(np.asarray(groups, dtype=object), "groups")  # before NumPy makes text of NaN beside text
+    return out
+
+
+def check_labels(y: NDArray, name: str = "y") -> None:
     """Name labels that cannot be sorted: missing ones, text among numbers, dates.
 
     >>> check_labels(np.array(["a", 1], dtype=object))
@@ -185,16 +200,19 @@ def check_labels(y: NDArray) -> None:
     ValueError: the labels in y must be of one type; got int and str. Try y.astype(str).
     """
     if y.dtype.kind in "cmM":
-        raise ValueError(f"y must be labels (text, integers or booleans); got {y.dtype}. Try y.astype(str).")
+        raise ValueError(f"{name} must be labels (text, integers or booleans); got {y.dtype}. Try {name}.astype(str).")
     if y.dtype != object:
         return
     labels = y.ravel().tolist()
-    missing = [row for row, label in enumerate(labels) if label is None or label != label]
-    if missing:
+    # pandas.NA compared with itself is neither true nor false
+    gaps = [label is None or type(label).__name__ == "NAType" or label != label for label in labels]
+    if any(gaps):
         raise ValueError(
-            f"y must have a label in every row; row {missing[0]} has none or NaN ({len(missing)} such row(s)). Drop "
-            "those rows."
+            f"{name} must have a label in every row; row {gaps.index(True)} has none or NaN ({sum(gaps)} such row(s)). "
+            "Drop those rows."
         )
     if len({isinstance(label, str) for label in labels}) > 1:
         kinds = sorted({type(label).__name__ for label in labels})
-        raise ValueError(f"the labels in y must be of one type; got {' and '.join(kinds)}. Try y.astype(str).")
+        raise ValueError(
+            f"the labels in {name} must be of one type; got {' and '.join(kinds)}. Try {name}.astype(str)."
+        )

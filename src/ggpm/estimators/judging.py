@@ -54,7 +54,8 @@ class Judging:
                               (cos, sin), of classes their probabilities
         posterior_predictive  ``y``
         log_likelihood        ``y``: log p(y_i | eta_i) of every row, from which ArviZ computes its LOO
-        observed_data         ``y`` as it was given; of classes their codes
+        observed_data         ``y`` as it was given; of classes their codes; of censored rows NaN, beside the bounds
+                              ``y_lower`` and ``y_upper`` of all rows
         constant_data         the columns of X
         ====================  ======================================================================================
 

@@ -139,7 +139,8 @@ class Beta(ScalarFamily):
     def cdf(self, eta: Array, y: Array) -> Array:
         """P(Y <= y | eta)."""
         e = eta[..., 0]
-        return betainc(self.phi * expit(e), self.phi * expit(-e), np.clip(y, 0.0, 1.0))
+        a, b = (np.maximum(self.phi * expit(x), np.finfo(float).tiny) for x in (e, -e))  # older SciPy has NaN at zero
+        return betainc(a, b, np.clip(y, 0.0, 1.0))
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         e = eta[..., 0]

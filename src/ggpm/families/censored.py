@@ -55,6 +55,8 @@ class Censored(Wrapped):
 
     def __init__(self, base: Family | None = None) -> None:
         base = Gamma() if base is None else base
+        if not isinstance(base, Family):
+            raise TypeError(f"Censored takes a family, such as Gamma() or Weibull(); got {base!r}.")
         super().__init__(base)
 
     # ---- data ------------------------------------------------------------------------------------------------

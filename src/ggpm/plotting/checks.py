@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ggpm.plotting._common import axes_for, legend_beside
+from ggpm.plotting._common import axes_for, legend_beside, plain_text
 from ggpm.plotting.style import BAND, COLOURS, MEAN
 from ggpm.prediction.calibration import coverage_depth
 from ggpm.prediction.description import hyperparameter_names
@@ -169,6 +169,9 @@ def plot_compare(table: Any, *, ax: Any = None) -> Any:
     >>> plot_compare(ggpm.compare({"counts": fitted})).get_xlabel()
     'log predictive density, difference from the best (nats)'
     """
+    needed = {"difference", "difference_se", "weight", "note"}
+    if not needed <= set(getattr(table, "columns", ())):
+        raise TypeError(f"table must be what ggpm.compare(models) returns; got {type(table).__name__}.")
     ax = axes_for(ax, figsize=(6.0, 1.2 + 0.4 * len(table)))
     place = np.arange(len(table))
     difference, error = table["difference"].to_numpy(), np.nan_to_num(table["difference_se"].to_numpy())
@@ -180,7 +183,7 @@ def plot_compare(table: Any, *, ax: Any = None) -> Any:
         note = " !" if table["note"].iloc[k] else ""
         where = {"xytext": (6, 0), "xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         ax.annotate(f"weight {weight:.2f}{note}", (1.0, k), va="center", fontsize="small", **where)
-    ax.set(yticks=place, yticklabels=table.index.tolist(), ylim=(len(table) - 0.5, -0.5))
+    ax.set(yticks=place, yticklabels=list(map(plain_text, table.index)), ylim=(len(table) - 0.5, -0.5))
     ax.set_xlabel("log predictive density, difference from the best (nats)")
     return ax
 

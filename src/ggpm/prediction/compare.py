@@ -66,8 +66,12 @@ def compare(models: Mapping[str, Any], *, groups: Any = None, folds: int = 10) -
     """
     pandas = frames.require("pandas")
     if not isinstance(models, Mapping) or not models:
-        raise TypeError(f"models must be a dictionary of names and fitted models; got {type(models).__name__}.")
-    found = {str(name): _densities(model, groups, folds) for name, model in models.items()}
+        got = "an empty one" if isinstance(models, Mapping) else type(models).__name__
+        raise TypeError(f"models must be a dictionary of names and fitted models; got {got}.")
+    named = {str(name): model for name, model in models.items()}
+    if len(named) < len(models):
+        raise ValueError(f"models must have names that differ as text; got {', '.join(map(repr, models))}.")
+    found = {name: _densities(model, groups, folds) for name, model in named.items()}
     names = list(found)
     for name in names[1:]:
         reason = not_comparable(found[names[0]], found[name])
@@ -82,7 +86,7 @@ def compare(models: Mapping[str, Any], *, groups: Any = None, folds: int = 10) -
         gain = loo - best
         rows[name] = {
             "elpd": loo.total, "se": loo.standard_error, "p_eff": loo.effective_parameters, "difference": gain.total,
-            "difference_se": gain.standard_error, "weight": weight, "note": _note(models[name], loo),
+            "difference_se": gain.standard_error, "weight": weight, "note": _note(named[name], loo),
         }  # fmt: skip
     table = pandas.DataFrame.from_dict(rows, orient="index")
     table.index.name = "model"
@@ -131,8 +135,12 @@ def stacking_weights(log_densities: Any) -> Array:
     array([0.708, 0.292])
     """
     values = as_numbers(log_densities, "log_densities", "log densities")
-    if values.ndim != 2 or not values.size or np.any(np.isnan(values)) or np.any(values == np.inf):
+    if values.ndim != 2 or not values.size:
         raise ValueError(f"log_densities must be numbers of shape (rows, models); got shape {values.shape}.")
+    bad = np.argwhere(np.isnan(values) | (values == np.inf))
+    if len(bad):
+        row, model = bad[0]
+        raise ValueError(f"log_densities must be below infinity; row {row} of model {model} has {values[row, model]}.")
     top = values.max(axis=1, keepdims=True)
     if not np.all(np.isfinite(top)):
         raise ValueError(f"row {int(np.argmin(np.isfinite(top)))} has a density of zero under every model.")

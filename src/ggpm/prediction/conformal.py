@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
-from ggpm.data.checks import check_level
+from ggpm.data import frames
+from ggpm.data.checks import as_array, as_groups, as_numbers, check_level, check_whole
+from ggpm.data.kinds import is_dask
 from ggpm.families.base import Family
 from ggpm.prediction.angles import CircularTable
 from ggpm.prediction.kinds import Angles, Classes, kind_of
@@ -204,7 +207,7 @@ def conformal(
     folds : int, optional
         For "jackknife+", in how many parts rows are left out; as many as there are rows if not given.
     offset, trials : arrays (n,), optional
-        Of the calibration rows.
+        Of the calibration rows; trials are the sums of y_cal if not given.
 
     Examples
     --------
@@ -222,34 +225,79 @@ def conformal(
     """
     if method not in METHODS:
         raise ValueError(f"method must be 'split' or 'jackknife+'; got {method!r}.")
-    ask = {name: value for name, value in (("offset", offset), ("trials", trials)) if value is not None}
+    if not (hasattr(model, "predict_dist") and hasattr(model, "codes")):
+        raise TypeError(
+            f"model must be an estimator of ggpm, such as GGPRegressor; got {type(model).__name__}. Of a pipeline take "
+            "the last step and the rows that it gets: conformal(pipe[-1], pipe[:-1].transform(X_cal), y_cal)."
+        )
+    if is_dask(X_cal) or is_dask(y_cal):
+        raise TypeError("X_cal and y_cal must be in memory: a few hundred rows calibrate well. Try X_cal.compute().")
+    y_cal = y_cal if frames.kind_of(y_cal) else as_array(y_cal, "y_cal")
+    n = _check_rows(X_cal, y_cal)
+    named = {"offset": offset, "trials": trials}
+    given = {name: _of_rows(value, name, n) for name, value in named.items() if value is not None}
     if method == "split":
         if folds is not None:
             raise ValueError('folds belong to method="jackknife+": "split" takes a model that is fitted already.')
-        label = None if groups is None else np.asarray(groups)
-        dist = model.predict_dist(X_cal, **ask)
-        y = _codes(model, y_cal)
-        if label is not None and len(label) != len(dist):
-            raise ValueError(f"groups has {len(label)} rows, X_cal {len(dist)}.")
+        label = None if groups is None else as_groups(groups, n, "X_cal")
+        dist, y = _seen(model, X_cal, y_cal, given)
         return Conformal((model,), (dist,), (y,), label)
     if groups is not None:
         raise ValueError(
             'groups belong to method="split": rows of a group calibrate it, and jackknife+ has none to spare.'
         )
-    n = len(y_cal)
-    parts = list(KFold(n if folds is None else folds, shuffle=True, random_state=0).split(np.arange(n)))
+    check_whole(n if folds is None else folds, "the number of rows" if folds is None else "folds", 2)
+    if folds is not None and folds > n:
+        raise ValueError(f"folds must be as many as there are rows at most; got {folds} for {n} rows.")
     models, dists, ys = [], [], []
-    for train, rest in parts:
-        given = {name: np.asarray(value) for name, value in ask.items()}
+    for train, rest in KFold(n if folds is None else folds, shuffle=True, random_state=0).split(np.arange(n)):
         fitted = clone(model).fit(
             _safe_indexing(X_cal, train),
             _safe_indexing(y_cal, train),
             **{name: value[train] for name, value in given.items() if name == "offset"},
         )
+        left_out = _safe_indexing(y_cal, rest)
+        if hasattr(fitted, "classes_") and len(alone := np.setdiff1d(left_out, fitted.classes_)):
+            raise ValueError(
+                f"label {str(alone[0])!r} has rows in one fold alone, and the model without them does not know it. "
+                "Every label needs two rows or more; without folds they are left out one by one."
+            )
+        dist, y = _seen(fitted, _safe_indexing(X_cal, rest), left_out, {k: v[rest] for k, v in given.items()})
         models.append(fitted)
-        dists.append(fitted.predict_dist(_safe_indexing(X_cal, rest), **{k: v[rest] for k, v in given.items()}))
-        ys.append(_codes(fitted, _safe_indexing(y_cal, rest)))
+        dists.append(dist)
+        ys.append(y)
     return Conformal(tuple(models), tuple(dists), tuple(ys), None)
+
+
+def _check_rows(X: Any, y: Any) -> int:
+    """Number of calibration rows, which X and y must agree upon."""
+    n = len(y) if np.ndim(y) else 0
+    if n == 0 or _num_samples(X) != n:
+        raise ValueError(f"X_cal and y_cal must have the same rows, one or more; got {_num_samples(X)} and {n}.")
+    return n
+
+
+def _of_rows(value: Any, name: str, n: int) -> Array:
+    """One number for each of n rows, (n, ...); a single one is that of all."""
+    out = as_numbers(value, name, "one number per row")
+    if out.ndim and len(out) != n:
+        raise ValueError(f"{name} must be one number, or one for each of the {n} rows; got shape {out.shape}.")
+    return out if out.ndim else np.full(n, out)
+
+
+def _seen(model: Any, X: Any, y: Any, given: dict[str, Array]) -> tuple[Predictive, Any]:
+    """Predictions of calibration rows, and their y as `Predictive` takes it, checked."""
+    dist, codes = model.predict_dist(X, **given), _codes(model, y)
+    encoded = dist._encode(codes)
+    if not dist.family.countable:
+        return dist, codes
+    total = encoded.sum(axis=-1)
+    if dist.trials is None:
+        return model.predict_dist(X, **given, trials=total), codes
+    if np.any(wrong := dist.trials != total):
+        k = int(np.argmax(wrong))
+        raise ValueError(f"trials must be the sums of y_cal; row {k} has {dist.trials[k]:g} and {total[k]:g}.")
+    return dist, codes
 
 
 def _codes(model: Any, y: Any) -> Any:
@@ -322,9 +370,7 @@ class Conformal:
                 else "groups were not given when regions were calibrated: conformal(model, X_cal, y_cal, groups=...)."
             )
         dists = tuple(model.predict_dist(X, **given) for model in self.models)
-        label = None if groups is None else np.asarray(groups)
-        if label is not None and len(label) != len(dists[0]):
-            raise ValueError(f"groups has {len(label)} rows, X {len(dists[0])}.")
+        label = None if groups is None else as_groups(groups, len(dists[0]), "X")
         return ConformalPredictive(self, dists, label)
 
     def scores(self, score: Callable[[Predictive, Any], Array]) -> Array:

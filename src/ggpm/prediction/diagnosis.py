@@ -34,7 +34,9 @@ __all__ = ["Diagnosis", "diagnose"]
 Array = NDArray[np.float64]
 
 JOINT_MOST = 1000  # latents of all rows up to which they are drawn together: a covariance of that order
+NAMED = 5  # rows that warn and are told one by one; `to_frame` has all
 BATCH = 2_000_000  # numbers of a batch of rows: some ten arrays of 16 MB
+ROUNDING = 1e-8  # of a log weight: a sum over terms of up to 1e6 or so
 # Error of a probability of the latent beyond which a row warns. Neither k̂ nor the effective share would do: near a good
 # variational Gaussian the weights are nearly alike, and k̂ is the shape of next to nothing (3 or 4 in rows that NUTS
 # finds right); and with several latents weights vary that leave the distribution of each as it is. docs/comparison.md
@@ -47,7 +49,7 @@ class Diagnosis:
     """Importance weights from the Gaussian posterior to the exact one, row by row and together."""
 
     k: Array
-    """Pareto k̂ of every row's weights, (n,)."""
+    """Pareto k̂ of every row's weights, (n,); not a number where the weights are alike, as those of a Gaussian are."""
     effective: Array
     """Effective share of the draws of every row, (n,): one if its Gaussian is exact."""
     moved: Array
@@ -75,12 +77,17 @@ class Diagnosis:
         return frames.require("pandas").DataFrame({name: getattr(self, name) for name in names})
 
     def __repr__(self) -> str:
-        warns, most = self.warns, most_k(self.draws)
+        warns, most, known = self.warns, most_k(self.draws), self.k[~np.isnan(self.k)]
+        heaviest = f"largest k̂ {known.max():.2f}" if known.size else "no k̂ (weights are alike)"
         lines = [
             f"{warns.sum()} of {len(warns)} rows warn: probabilities of their latent are off by more than {WRONG}.",
             f"largest error {self.error.max():.2f}, largest move {self.moved.max():.2f} standard deviations, "
-            f"least effective share {self.effective.min():.2f}, largest k̂ {np.nanmax(self.k, initial=-np.inf):.2f}.",
+            f"least effective share {self.effective.min():.2f}, {heaviest}.",
         ]
+        if warns.any():
+            worst = [i for i in np.argsort(-np.nan_to_num(self.error, nan=np.inf), kind="stable")[:NAMED] if warns[i]]
+            told = ", ".join(f"{i} (error {self.error[i]:.2f}, k̂ {self.k[i]:.2f})" for i in worst)
+            lines.append(f"worst rows: {told}.")
         if heavy := int(np.sum(warns & ~(self.k <= most))):
             lines.append(f"k̂ is above {most:.2g} in {heavy} of those that warn: they may be off by more than they say.")
         if np.isfinite(self.log_evidence):
@@ -109,7 +116,8 @@ def diagnose(approximation: Approximation, draws: int = 4000, random_state: Any 
     for part in _batches(n, draws * D):
         d = np.einsum("ijk,sik->sij", root[part], rng.standard_normal((draws, len(part), D)))
         log_r = rows.log_ratio(d, part)
-        k[part] = pareto_k(log_r)
+        # weights that differ by rounding have no tail
+        k[part] = np.where(np.ptp(log_r, axis=0) > ROUNDING, pareto_k(log_r), np.nan)
         w = np.exp(log_r - logsumexp(log_r, axis=0))
         effective[part] = 1.0 / (draws * np.sum(w * w, axis=0))
         sd = np.sqrt(np.einsum("njj->nj", rows.cov[part]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from ggpm.data.checks import check_whole
 from ggpm.families.base import Family
+from ggpm.families.between import BEYOND
+from ggpm.families.censored import Censored
 from ggpm.families.weighted import unweighted
 from ggpm.fields.base import Approximation
 from ggpm.fields.dense.field import DenseProcess
@@ -22,7 +24,8 @@ __all__ = ["own_draws", "to_arviz"]
 
 Array = NDArray[np.float64]
 
-OWN = ("eta", "mean", "y", "row", "latent")  # names of variables and axes, which columns of X get another for
+# names of variables and axes, which columns of X get another for
+OWN = ("eta", "mean", "y", "y_lower", "y_upper", "row", "latent")
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,16 @@ def _exported(rows: Drawn, chains: int, rng: np.random.Generator, facts: Mapping
     }
     if rows.y is not None:
         y, observed = rows.y, np.asarray(family.decode(rows.y))
-        groups["observed_data"] = {"y": observed if observed.shape == drawn.shape[1:] else y[:, 0]}  # successes
+        if isinstance(family, Censored):
+            lower, upper = np.where(np.abs(observed) == BEYOND, np.copysign(np.inf, observed), observed).T
+            known = np.where(lower == upper, lower, np.nan)
+            groups["observed_data"] = {"y": known, "y_lower": lower, "y_upper": upper}
+        else:
+            groups["observed_data"] = {"y": observed if observed.shape == drawn.shape[1:] else y[:, 0]}  # successes
         with np.errstate(over="ignore", invalid="ignore"):
             groups["log_likelihood"] = {"y": chained(family.log_prob(eta, y))}
-    dims = {"eta": ["row", "latent"], "mean": ["row"], "y": ["row"]} | {name: ["row"] for name in rows.inputs}
+    dims = {"eta": ["row", "latent"]} | {name: ["row"] for name in ("mean", "y", "y_lower", "y_upper")}
+    dims |= {name: ["row"] for name in rows.inputs}
     coords = {"row": np.arange(eta.shape[1]), "latent": np.arange(eta.shape[2])}
     # groups are keywords before version 1, which answers `InferenceData` still, with a warning
     keywords = "posterior" in signature(arviz.from_dict).parameters
@@ -105,6 +114,8 @@ def _drawn(model: Any, X: Any, y: Any, offset: Any, size: int, rng: np.random.Ge
     fit, field = model.fit_, model.fit_.evidence.field
     encoded: Array | None
     if X is None:
+        if y is not None or offset is not None:
+            raise ValueError("y and offset go with X: to_arviz(X, y). Without X they are those of the training rows.")
         if not hasattr(field, "y"):
             raise ValueError("the training rows are not in memory: pass them, to_arviz(X, y).")
         a = fit.approximate()
@@ -113,16 +124,34 @@ def _drawn(model: Any, X: Any, y: Any, offset: Any, size: int, rng: np.random.Ge
     else:
         mean, _ = model.predict_latent(X, offset=offset)
         family, encoded = fit.family, None if y is None else fit.family.encode(model.codes(y))
+        if encoded is not None and len(encoded) != len(mean):
+            raise ValueError(f"X and y must have the same rows; got {len(mean)} and {len(encoded)}.")
         inner = fit.columns.encode(X)
         eta = joint_draws(model.posterior_, inner, size, rng) + (mean - model.posterior_.latent(inner)[0])
     shown = fit.columns.decode(inner)
     names = fit.columns.names or [f"x{j}" for j in range(fit.columns.count)]
     inputs = {
-        f"x_{name}" if name in OWN else name: np.asarray(shown[:, j] if isinstance(shown, np.ndarray) else shown[name])
-        for j, name in enumerate(names)
+        given: np.asarray(shown[:, j] if isinstance(shown, np.ndarray) else shown[name])
+        for j, (name, given) in enumerate(zip(names, _renamed(names)))
     }
     trials = encoded.sum(axis=-1) if family.countable and encoded is not None else None
     return Drawn(family, eta, encoded, inputs, trials)
+
+
+def _renamed(names: Sequence[str]) -> list[str]:
+    """Names of columns beside variables and axes of ours: "y" is "x_y", and "x_x_y" where "x_y" is taken.
+
+    >>> _renamed(["y", "x_y", "a"])
+    ['x_x_y', 'x_y', 'a']
+    """
+    taken, out = set(OWN) | set(names), []
+    for name in names:
+        if name in OWN:
+            while name in taken:
+                name = f"x_{name}"
+            taken.add(name)
+        out.append(name)
+    return out
 
 
 def to_arviz(model: Any, X: Any, y: Any, offset: Any, draws: int, chains: int, random_state: Any) -> Any:

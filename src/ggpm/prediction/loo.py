@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from ggpm.data.checks import as_array, check_whole
+from ggpm.data.checks import as_groups, check_whole
 from ggpm.data.text import see
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks, Diagonal
@@ -249,10 +249,8 @@ def leave_groups_out(evidence: Evidence, groups: Any, folds: int = 10) -> LeaveO
     array([0, 0, 1, 1, 2, 2])
     """
     check_whole(folds, "folds", 2)
-    n, given = evidence.field.n_rows, as_array(groups, "groups")
-    if given.shape != (n,):
-        raise ValueError(f"groups must be one label for each of the {n} rows; got shape {given.shape}.")
-    labels, codes = np.unique(given, return_inverse=True)
+    n = evidence.field.n_rows
+    labels, codes = np.unique(as_groups(groups, n, "the fit"), return_inverse=True)
     if len(labels) < 2:
         raise ValueError(f"groups must be two or more, so that others are left; got one, {labels.tolist()[0]!r}.")
     fold = _folds(np.bincount(codes), folds)[codes]

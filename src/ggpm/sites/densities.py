@@ -6,26 +6,26 @@ by its curvature H there, and every row gets as many as it needs:
 
 * One latent: the trapezoidal rule in t, e = mode + sinh(t)/sqrt(H). Nodes are dense at the peak and still reach the
   tails of the Gaussian, where likelihoods that level off keep their mass; the spacing in t alone decides the error.
-* Two or three: the ladder of product rules of `ggpm.families.special.adaptive`, climbed until two neighbours agree;
-  rows of two latents that do not settle are integrated direction by direction with the stretched rule, those of three
-  that are far from it over sections across their widest direction, with points in each.
-* More: sparse grids. Other rows of three or more latents that do not settle get quasi-random points about the mode and
-  of the Gaussian, whose error grows with the width of the latents, from 3e-4 for standard deviations of one.
+* Two or three: the ladder of product rules of `ggpm.families.special.adaptive`, climbed until two neighbours agree.
+  Rows that do not settle are integrated with the stretched rule over sections across their widest direction: each
+  section of three latents is an integral over two and climbs the ladder itself, each of two is one over a line.
+* More: sparse grids. Rows that do not settle get quasi-random points about the mode and of the Gaussian, whose error
+  grows with the width of the latents.
 
 R and the root of H are triangular factors: unique, so that no result depends on the choice of a basis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.data.rows import BATCH_DOUBLES, batches
-from ggpm.families.base import Family
+from ggpm.data.rows import batches
+from ggpm.families.base import Density, Family
 from ggpm.families.special.adaptive import (
     PRODUCT_MOST,
     Levels,
@@ -48,14 +48,13 @@ Array = NDArray[np.float64]
 TOLERANCE, NEXT = 5e-7, 0.1
 WIDE, NEXT_OF_WIDE, CHANCE = 0.7, 0.5, 0.02
 MOST_NODES = {2: 2**11, 3: 2**13}  # of a row's product rules
-# Three latents: the error of product rules above which rows are integrated over sections across their widest direction,
-# and the points of each. They are off by a few 1e-3 for latents five and ten wide (compositions with exp link), where
-# points without sections are off by 0.1 to 1; narrower rows are better served by points (3e-4 for latents one wide).
-FAR_OFF, SECTION_LOG2 = 3e-3, 10
+# Three latents: sections across the widest direction whose Laplace approximation is so much (logarithm) below the
+# largest one's are left at it.
+NOTHING = 25.0
 # Spacing in t of the stretched rule, by the number of latents. Its error falls exponentially, to 1e-10 and 1e-8 of
 # Gaussian integrands here: a rule that differs by so much (second numbers) from the one of twice the spacing is itself
-# off by about the square of that.
-SPACING = {1: (0.2, 2e-5), 2: (0.25, 3e-5), 3: (0.3, 1e-2)}
+# off by about the square of that (compositions of three parts, latents 5 to 20 wide: below 1e-6).
+SPACING = {1: (0.2, 2e-5), 2: (0.25, 3e-5), 3: (0.2, 1e-4)}
 REACH = 9.0  # standard deviations of the Gaussian, beyond the mode and the mean, that the stretched rule covers
 HALVINGS = 8  # of that spacing at most
 NODES_STEP = 1.25  # rows whose numbers of nodes differ by less than this factor are integrated together
@@ -66,6 +65,7 @@ RESTART = 8  # steps after which rows that have not arrived are tried from their
 # With more than three latents: the error above which a sparse grid is given up, and the points that take its place,
 # which are off by so much for ten parts, classes or counts (latents with standard deviations below 0.7).
 GRID_ERROR, STUDENT_LOG2 = 1.5e-3, 14
+SECTION_DOUBLES = 256  # kept of each section
 CHUNK = 4096  # rows that are worked on at a time: what is kept of each is D x D
 
 
@@ -80,11 +80,14 @@ def log_expected_prob(family: Family, mean: Array, cov: Array, y: Array) -> Arra
     closed = family.predictive_log_prob(mean, cov, y)
     if closed is not None:
         return np.asarray(closed)
+    density: Density = family
+    if (fewer := family.fewer_latents(mean, cov, y)) is not None:
+        density, mean, cov, y = fewer
     out = np.empty(len(mean))
     for start in range(0, len(mean), CHUNK):
         rows = slice(start, start + CHUNK)
-        centre, R = latent_root(mean[rows], cov[rows], family.shift_invariant)
-        peaks = _peaks(Integrand(family, centre, R, y[rows], np.zeros(len(centre))))
+        centre, R = latent_root(mean[rows], cov[rows], density.shift_invariant)
+        peaks = _peaks(Integrand(density, centre, R, y[rows], np.zeros(len(centre))))
         out[rows] = _nested(peaks, 1) if R.shape[2] == 1 else _by_ladder(peaks)
     return out
 
@@ -93,7 +96,7 @@ def log_expected_prob(family: Family, mean: Array, cov: Array, y: Array) -> Arra
 class Integrand:
     """log [p(y | mean + R e) exp(-|e|^2/2)] + constant for some rows, as a function of e, (n, d), R (n, D, d)."""
 
-    family: Family
+    family: Density
     mean: Array
     R: Array
     y: Array
@@ -138,7 +141,7 @@ class Peaks:
         for rows, x, weights in groups(levels, self.e.shape[1]):
             values = self._at(x, rows) + 0.5 * np.sum(x**2, axis=1)[:, None]
             out[rows] = log_sum(values, weights)
-        return out - self._log_det
+        return out - self.log_det
 
     def student_integral(self, log2: int) -> Array:
         """The same by quasi-random points of a mixture: heavy tails about the mode, and the Gaussian of the latent.
@@ -174,7 +177,7 @@ class Peaks:
         return np.asarray(np.linalg.inv(self.L).swapaxes(1, 2), dtype=np.float64)
 
     @property
-    def _log_det(self) -> Array:
+    def log_det(self) -> Array:
         return np.log(np.einsum("ijj->ij", self.L)).sum(axis=1)
 
     @property
@@ -304,34 +307,33 @@ def _line(
     """
     reach = np.arcsinh((REACH + np.abs(centre)) / width)
     first, settled = SPACING[d]
-    spacing = np.full(len(centre), first)
-    out, rows = np.empty(len(centre)), np.arange(len(centre))
-    for _ in range(HALVINGS + 1):
-        left = []
-        for group, half in _groups(reach[rows] / spacing[rows]):
-            tau = np.linspace(-1.0, 1.0, 2 * half + 1)[:, None]
-            for part in batches(group.size, doubles * half):
-                some = rows[group[part]]
+    # rows that need about as many nodes get the same number
+    level = np.ceil(np.log(np.maximum(reach / first, 4.0)) / np.log(NODES_STEP))
+    half = np.ceil(NODES_STEP**level).astype(int)
+    total, rows = np.empty(len(centre)), np.arange(len(centre))  # total: log of the sum over nodes so far
+    for halving in range(HALVINGS + 1):
+        left = [rows[:0]]
+        for size in np.unique(half[rows]):
+            group = rows[half[rows] == size]
+            tau = np.arange(-size, size + 1)[:, None] / size
+            tau = tau if halving == 0 else tau[1::2]  # the others were there before
+            for part in batches(group.size, doubles * size):
+                some = group[part]
                 t = reach[some] * tau
                 values = log_value(f.of(some), centre[some] + width[some] * np.sinh(t), some) + np.log(np.cosh(t))
-                top = values.max(axis=0)
-                values = np.exp(values - np.where(np.isfinite(top), top, 0.0))
-                fine, coarse = values.sum(axis=0), 2.0 * values[half % 2 :: 2].sum(axis=0)
-                with np.errstate(divide="ignore"):  # what cannot be has no density anywhere
-                    out[some] = top + np.log(fine * reach[some] * width[some] / half) - HALF_LOG_2PI
-                left.append(some[~(np.abs(fine - coarse) <= settled * fine)])
-        rows = np.concatenate(left)
-        if rows.size == 0:
+                new = log_sum(values, np.ones(len(t)))
+                if halving:
+                    coarse, fine = total[some], np.logaddexp(total[some], new)
+                else:
+                    coarse, fine = log_sum(values[size % 2 :: 2], np.ones(len(t[size % 2 :: 2]))), new
+                total[some] = fine
+                with np.errstate(invalid="ignore"):  # what cannot be has no density anywhere
+                    left.append(some[np.abs(np.expm1(coarse + np.log(2.0) - fine)) > settled])
+        rows = np.sort(np.concatenate(left))
+        if rows.size == 0 or halving == HALVINGS:
             break
-        spacing[rows] *= 0.5
-    return out
-
-
-def _groups(count: Array) -> Iterator[tuple[Rows, int]]:
-    """Rows that need about as many nodes, and that number."""
-    level = np.ceil(np.log(np.maximum(count, 4.0)) / np.log(NODES_STEP)).astype(int)
-    for k in np.unique(level):
-        yield np.flatnonzero(level == k), int(np.ceil(NODES_STEP**k))
+        half[rows] *= 2
+    return total + np.log(reach * width / half) - HALF_LOG_2PI
 
 
 def _by_ladder(peaks: Peaks) -> Array:
@@ -342,8 +344,7 @@ def _by_ladder(peaks: Peaks) -> Array:
     # wide integrands may come close by chance before they converge: there the change before counts, too
     wide = (spread.max(axis=1) > WIDE) & products
     before, share = np.where(wide, np.inf, 0.0), np.where(wide, NEXT_OF_WIDE, NEXT)
-    unsettled: list[Rows] = []
-    nested: list[Rows] = []
+    unsettled = [rows[:0]]
     while rows.size:
         finer = peaks.of(rows).log_integral(levels[rows])
         change = np.abs(finer - out[rows])
@@ -352,19 +353,15 @@ def _by_ladder(peaks: Peaks) -> Array:
         rows, error = rows[~(error <= TOLERANCE)], error[~(error <= TOLERANCE)]
         if products:
             levels[rows], moved = raised(levels[rows], np.ones((rows.size, D)), 0.5, D, MOST_NODES[D])
-            far = ~(error <= FAR_OFF) | (D == 2)
-            nested.append(rows[~moved & far])
-            unsettled.append(rows[~moved & ~far])
         else:  # sparse grids converge too slowly for more, and points converge more slowly still
             moved = levels[rows, 0] + 1 < len(sparse_levels(D))
             levels[rows] += moved[:, None]
-            unsettled.append(rows[~moved & ~(error <= GRID_ERROR)])
+        unsettled.append(rows[~moved & (products | ~(error <= GRID_ERROR))])
         rows = rows[moved]
-    none = np.empty(0, dtype=np.intp)
-    if (left := np.concatenate([none, *unsettled])).size:
-        out[left] = peaks.of(left).student_integral(STUDENT_LOG2)
-    if (left := np.concatenate([none, *nested])).size:
-        out[left] = _nested(peaks.of(left), D)
+    left = np.concatenate(unsettled)
+    if left.size:
+        some = peaks.of(left)
+        out[left] = _nested(some, D) if products else some.student_integral(STUDENT_LOG2)
     return out
 
 
@@ -390,7 +387,14 @@ def _nested(peaks: Peaks, latents: int) -> Array:
             tiled, mean=tiled.mean + tiled.R[..., 0] * flat[:, None], R=tiled.R[..., 1:],
             constant=tiled.constant - 0.5 * flat**2,
         )  # fmt: skip
-        sections = _peaks(inner, e[rows[tile], 1:])
-        return (sections.student_integral(SECTION_LOG2) if d == 3 else _nested(sections, latents)).reshape(S, k)
+        peaks = _peaks(inner, e[rows[tile], 1:])
+        if d == 2:
+            return _nested(peaks, latents).reshape(S, k)
+        out = peaks.value - peaks.log_det  # Laplace's; sections that hold nothing need no more
+        top = out.reshape(S, k).max(axis=0)
+        matters = np.flatnonzero(out > (top - NOTHING)[tile])
+        out[matters] = _by_ladder(peaks.of(matters))
+        return out.reshape(S, k)
 
-    return _line(f, sections, e[:, 0], 1.0 / np.sqrt(values[:, 0]), latents, BATCH_DOUBLES >> 6)
+    # inner integrals take care of their own memory: what counts here is what is kept of each section
+    return _line(f, sections, e[:, 0], 1.0 / np.sqrt(values[:, 0]), latents, SECTION_DOUBLES)
