@@ -142,6 +142,7 @@ class GGP(Predicting, Judging, BaseEstimator):
         self.kernel_ = fit.kernels if several else fit.kernels[0]
         self.theta_ = fit.theta.copy()  # the fit's own is not for others to change
         self.inference_ = name_of(fit.rule, fit.family)
+        self.curvature_ = fit.curvature
         self.posterior_ = fit.posterior
         self.log_marginal_likelihood_value_ = fit.log_evidence
         self.n_iter_ = fit.n_iter
