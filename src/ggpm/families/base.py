@@ -120,6 +120,8 @@ class Family(BaseEstimator, ABC):
     """True if y is a class: it takes finitely many values, and `moment` gives their probabilities."""
     shift_invariant: ClassVar[bool] = False
     """Whether log p is the same when a constant is added to all latents of a row."""
+    several_modes: bool = False
+    """Whether the posterior of the latents may have several modes: searches for it then begin from several starts."""
     expansion_ridge: ClassVar[float] = 1.0
     """Precision of the Gaussian about zero that keeps the default `expansion` finite."""
     log_unit: float = 0.0
