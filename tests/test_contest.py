@@ -198,6 +198,22 @@ def test_rows_in_no_order_have_no_part_for_it():
     assert not any("order" in trial.name for trial in GGPRegressor().fit(X[sort], y[sort]).search_)
 
 
+@pytest.mark.parametrize("columns", ["sorted", "circle"])
+def test_order_that_columns_tell_is_left_to_them(columns):
+    """New rows have columns and no place in the order: between neighbours on a line only the columns know y."""
+    rng = np.random.default_rng(1)
+    x = np.arange(200.0)
+    far = np.abs(x[:, None] - x)
+    y = (
+        1.5 * np.sin(x / 25)
+        + 0.8 * np.linalg.cholesky(np.exp(-far / 4)) @ rng.normal(size=200)
+        + 0.3 * rng.normal(size=200)
+    )
+    angle = 2 * np.pi * x / 200
+    X = x[:, None] if columns == "sorted" else np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    assert not any("order" in trial.name for trial in GGPRegressor().fit(X, y).search_)
+
+
 def test_the_contest_in_a_picture():
     X, y = rows(40, 2)
     axes = plotting.plot_search(GGPRegressor().fit(X, y))
