@@ -44,7 +44,8 @@ def cases() -> dict[str, families.Family]:
         "bernoulli": families.Bernoulli(),
         "ordinal": families.Ordinal(phi=[-1.2, 0.1, 0.9]).resolve(np.arange(4)),
         "von_mises": families.VonMises(),
-        "wishart": families.Wishart(phi=5.5).resolve(np.eye(2)[None]),
+        "wishart, 2": families.Wishart(phi=5.5).resolve(np.eye(2)[None]),
+        "wishart, 3": families.Wishart(phi=6.5).resolve(np.eye(3)[None]),
     }
     for d in (2, 3, 10):
         out[f"dirichlet, {d}"] = families.Dirichlet().resolve(parts(d))

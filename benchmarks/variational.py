@@ -4,8 +4,10 @@
 
 For every family of the tests: rows from its own prior, one kernel with amplitude, length scale and level.
 *Evaluations* are the evidence and its gradient at hyperparameters a step away from those of the posterior that they
-start from, as in a search; *fits* are `GGPRegressor.fit` from the default kernel. Times are those of one thread, the
-smallest of several; only their ratios say something. Exit code 1 if one is above its limit.
+start from, to the rule's own tolerance; *searches* the same to the tolerance with which a search asks for them
+(`Rule.loosened`); *fits* are `GGPRegressor.fit` from the default kernel. Times are those of one thread, the
+smallest of several; only their ratios say something. Exit code 1 if one is above its limit. Blocks of four latents or
+more at many rows are not what "auto" takes, and cost O((nD)^3): they are shown as an option, without a limit.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from ggpm import GGPRegressor, Laplace, Variational
 from ggpm.kernels import resolve_kernel
 
 STEP = 0.1  # of all log-hyperparameters: between the first steps of a search and its last
-LIMITS = {"evaluation": 4.0, "fit": 5.0}
+LIMITS = {"evaluation": 4.0, "search": 4.0, "fit": 5.0}
 
 
 def best(task, repeat: int):
@@ -74,15 +76,16 @@ def angles(rule, n: int = 1500, features: int = 10) -> float:
         return best(lambda: GGPRegressor("von_mises", kernel, inference=rule).fit(X, y), 1)[0]
 
 
-def line(what: str, kind: str, laplace: float, variational: float, more: str = "") -> bool:
-    """Print one comparison; whether the ratio is within its limit."""
+def line(what: str, kind: str, laplace: float, variational: float, more: str = "", option: bool = False) -> bool:
+    """Print one comparison; whether the ratio is within its limit, which an option does not have."""
     ratio = variational / laplace
-    note = "" if ratio <= LIMITS[kind] else f"  above {LIMITS[kind]:g}"
+    within = option or ratio <= LIMITS[kind]
+    note = "  (option)" if option else "" if within else f"  above {LIMITS[kind]:g}"
     print(
         f"{what:24s} {kind:10s} {1e3 * laplace:9.1f} ms {1e3 * variational:9.1f} ms   ratio {ratio:5.2f}{more}{note}",
         flush=True,
     )
-    return ratio <= LIMITS[kind]
+    return within
 
 
 def main() -> int:
@@ -95,11 +98,13 @@ def main() -> int:
     within = True
     for name in [options.only] if options.only else FAMILIES:
         family = FAMILIES[name][0].resolve(FAMILIES[name][1])
-        for sites in ("auto",) if family.latent_dim <= 2 else ("auto", "blocks"):
-            pairs = [evaluation(name, options.rows, rule) for rule in (Laplace(), Variational(sites=sites))]
-            what = name if sites == "auto" else f"{name}, {sites}"
-            more = f"  steps {pairs[0][1]:2d} {pairs[1][1]:2d}"
-            within &= line(what, "evaluation", pairs[0][0], pairs[1][0], more)
+        default = Variational().resolved(options.rows, family.latent_dim, False).sites
+        for sites in ("auto", "blocks") if family.latent_dim > 1 and default == "factorised" else ("auto",):
+            what, rules = name if sites == "auto" else f"{name}, {sites}", (Laplace(), Variational(sites=sites))
+            for kind, pair in (("evaluation", rules), ("search", [rule.loosened for rule in rules])):
+                (laplace, few), (variational, more) = [evaluation(name, options.rows, rule) for rule in pair]
+                steps = f"  steps {few:2d} {more:2d}"
+                within &= line(what, kind, laplace, variational, steps, option=sites != "auto")
         if options.fits:
             within &= line(name, "fit", *(fit(name, options.rows, rule) for rule in (Laplace(), Variational())))
     if options.angles:

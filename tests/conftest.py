@@ -60,7 +60,7 @@ SEVERAL_PARAMETERS = (
     "negative_binomial_mean_dispersion",
     "von_mises_direction_concentration",
 )
-OWN_FILES = ("test_two_parameters", "test_check_family", "test_closed_forms", "test_packaging")
+OWN_FILES = ("test_two_parameters", "test_check_family", "test_closed_forms", "test_packaging", "test_restarts")
 COUPLED = ("dirichlet", "wishart", "multinomial", "categorical", "von_mises_fisher", "gaussian", "logistic_normal")
 
 

@@ -117,6 +117,17 @@ def predictive_log_prob(family, y):
     np.testing.assert_allclose(family.predictive_log_prob(mean, cov, y), general, atol=2e-5)
 
 
+def fewer_latents(family, y):
+    mean, cov, eta, weights = full_covariances(family)
+    general = logsumexp(family.log_prob(eta, y), axis=0, b=weights[:, None])
+    density, fewer_mean, fewer_cov, fewer_y = family.fewer_latents(mean, cov, y)
+    assert fewer_mean.shape[1] < mean.shape[1]
+    x, weights = nodes_of(fewer_mean.shape[1], 41)
+    eta = fewer_mean + np.einsum("nij,sj->sni", np.linalg.cholesky(fewer_cov), x)
+    found = logsumexp(density.log_prob(eta, fewer_y), axis=0, b=weights[:, None])
+    np.testing.assert_allclose(found, general, atol=2e-5)  # as above
+
+
 def predictive_normal(family, y):
     mean, cov, eta, weights = full_covariances(family)
     centre, sd = family.predictive_normal(mean, cov)
@@ -223,7 +234,7 @@ def share_spread(family, y):
 
 COMPARE = {f.__name__: f for f in (
     expected_log_prob, expected_log_prob_factorised, log_expected_prob_factorised, predictive_log_prob,
-    predictive_normal, predictive_moments, cdf, natural, part_log_prob, share_spread,
+    fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob, share_spread,
 )}  # fmt: skip
 
 
@@ -281,7 +292,7 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
     answers = [bare.expected_log_prob(y, y, y), bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y)]
     answers += [bare.log_expected_prob_factorised(y, y, y), bare.predictive_log_prob(y, eye, y)]
     answers += [bare.natural(y), bare.part_log_prob(y, y), bare.predictive_normal(y, eye)]
-    answers += [bare.predictive_moments(y, eye), bare.share_spread(y)]
+    answers += [bare.predictive_moments(y, eye), bare.share_spread(y), bare.fewer_latents(y, eye, y)]
     assert bare.statistic(y) is None and answers == [None] * len(OPTIONAL)
     with pytest.raises(ValueError, match="'pdf' is not one of the optional methods expected_log_prob"):
         bare.has("pdf")
@@ -305,6 +316,7 @@ def test_what_the_built_in_families_have():
     assert have["predictive_moments"] == {
         "categorical", "logistic_normal", "ordinal", "von_mises", "von_mises_fisher", "wishart",
     }  # fmt: skip
+    assert have["fewer_latents"] == {"wishart"}
     assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
     assert have["natural"] == have["part_log_prob"] | {
         "von_mises", "von_mises_direction_concentration", "categorical", "multinomial", "wishart",

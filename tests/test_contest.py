@@ -1,6 +1,8 @@
 """kernel=None: the contest between kernels, and what does not change with the units of the columns."""
 
 import warnings
+from functools import reduce
+from operator import add
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ from cases import simulate
 from ggpm import GGPClassifier, GGPRegressor, plotting
 from ggpm.data.columns import Columns
 from ggpm.fields.dense import DenseField
+from ggpm.kernels import summands
 from ggpm.learning import contest
 from ggpm.learning.objective import Evidence
 from ggpm.sites import Laplace
@@ -138,6 +141,64 @@ def test_inducing_points_and_neighbours_have_a_contest_on_some_rows(more):
     X, y = rows(90, 2)
     model = GGPRegressor(**more).fit(X, y)
     assert len(model.search_) > 3 and np.corrcoef(model.predict(X), np.sin(2 * X[:, 0]))[0, 1] > 0.8
+
+
+def storms(n=240, each=6, seed=0, shared=1.0):
+    """Rows in groups that follow each other: alike in X, and in y by more than X says."""
+    rng = np.random.default_rng(seed)
+    group = np.repeat(np.arange(n // each), each)
+    X = rng.normal(size=(n // each, 2))[group] + 0.5 * rng.normal(size=(n, 2))
+    y = np.sin(X[:, 0]) + shared * rng.normal(size=n // each)[group] + 0.3 * rng.normal(size=n)
+    return X, y
+
+
+def test_what_rows_share_that_follow_each_other_is_not_taken_for_a_function_of_the_columns():
+    X, y = storms()
+    X_new, y_new = storms(1200, seed=1)
+    model = GGPRegressor().fit(X, y)
+    assert "order" in model.search_.winner
+    plain = GGPRegressor(kernel=without_order(model.kernel_)).fit(X, y)
+    (density, covered), (plain_density, plain_covered) = (_on_new_groups(m, X_new, y_new) for m in (model, plain))
+    assert density > plain_density + 0.1
+    assert plain_covered + 0.05 < covered < 0.95
+
+
+def _on_new_groups(model, X, y):
+    """Mean log density, and coverage of intervals of 90 %."""
+    dist = model.predict_dist(X)
+    low, high = dist.interval(0.9).T
+    return dist.log_prob(y).mean(), np.mean((low < y) & (y < high))
+
+
+def without_order(kernel):
+    """The kernel without the summand of the order of rows."""
+    parts = [part for part in summands(kernel) if "RowOrder" not in repr(part)]
+    return reduce(add, parts)
+
+
+def test_rows_in_no_order_have_no_part_for_it():
+    rng = np.random.default_rng(2)
+    X, y = storms()
+    mixed = rng.permutation(len(y))
+    assert "order" not in GGPRegressor().fit(X[mixed], y[mixed]).search_.winner
+    sort = np.argsort(y)  # sorted by y the order tells y itself
+    assert not any("order" in trial.name for trial in GGPRegressor().fit(X[sort], y[sort]).search_)
+
+
+@pytest.mark.parametrize("columns", ["sorted", "circle"])
+def test_order_that_columns_tell_is_left_to_them(columns):
+    """New rows have columns and no place in the order: between neighbours on a line only the columns know y."""
+    rng = np.random.default_rng(1)
+    x = np.arange(200.0)
+    far = np.abs(x[:, None] - x)
+    y = (
+        1.5 * np.sin(x / 25)
+        + 0.8 * np.linalg.cholesky(np.exp(-far / 4)) @ rng.normal(size=200)
+        + 0.3 * rng.normal(size=200)
+    )
+    angle = 2 * np.pi * x / 200
+    X = x[:, None] if columns == "sorted" else np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    assert not any("order" in trial.name for trial in GGPRegressor().fit(X, y).search_)
 
 
 def test_the_contest_in_a_picture():

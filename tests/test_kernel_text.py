@@ -14,7 +14,18 @@ from sklearn.gaussian_process.kernels import (
     WhiteKernel,
 )
 
-from ggpm.kernels import Additive, Category, Cyclic, KernelTextError, On, Scaled, Sphere, kernel_from_text, kernel_text
+from ggpm.kernels import (
+    Additive,
+    Category,
+    Cyclic,
+    KernelTextError,
+    On,
+    RowOrder,
+    Scaled,
+    Sphere,
+    kernel_from_text,
+    kernel_text,
+)  # fmt: skip
 
 C = ConstantKernel
 KERNELS = [
@@ -29,6 +40,7 @@ KERNELS = [
         Additive(0.5, 1.5) + Matern([1.0, 2.0], np.array([[0.1, 1.0], [1.0, 9.0]]), np.inf), (0.5, 1e-7), (3.0, 2.0)
     ),
     PairwiseKernel(0.4, metric="laplacian"),
+    C(0.5) * RowOrder(2.0) + RowOrder(3.0, "fixed"),
 ]
 
 

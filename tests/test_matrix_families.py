@@ -4,9 +4,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import logsumexp
 
 from cases import kernels, simulate
-from ggpm import GGPRegressor, Laplace, Taylor, families
+from ggpm import GGPRegressor, Laplace, Predictive, Taylor, families
 from ggpm.families.curvature import Blocks, Kronecker
 from ggpm.families.support import SPD
 from ggpm.fields.dense import KernelMatrices
@@ -82,6 +83,40 @@ def test_wishart_density_is_scipys():
     eta = np.random.default_rng(1).normal(size=(6, 3))
     want = [stats.wishart(5.5, m / 5.5).logpdf(v) for m, v in zip(family.moment(eta), y)]
     np.testing.assert_allclose(family.log_prob(eta, y), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("variance", [0.01, 1.0, 9.0])
+def test_wishart_predictive_density_is_the_integral_over_all_latents(variance):
+    """Coefficients are integrated in closed form: against the trapezoidal rule over all three latents."""
+    rng = np.random.default_rng(2)
+    family = families.Wishart(phi=5.5).resolve(np.eye(2)[None])
+    A, mean = rng.normal(size=(3, 5)), 0.5 * rng.normal(size=(1, 3))
+    cov, y = variance / 5 * A @ A.T, family.encode(family.sample(mean, rng))
+    h = 0.2 if variance <= 1 else 0.1
+    x = np.arange(-7.0, 7.0, h)
+    e = np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1)
+    root, total = np.linalg.cholesky(cov), []
+    for first in x:
+        at = np.concatenate([np.full((*e.shape[:2], 1), first), e], axis=-1)
+        total.append(logsumexp(family.log_prob(mean[0] + at @ root.T, y[0]) - 0.5 * np.sum(at**2, axis=-1)))
+    exact = logsumexp(total) + 3 * np.log(h / np.sqrt(2 * np.pi))
+    assert Predictive(family, mean, cov[None]).log_prob(y)[0] == pytest.approx(exact, abs=1e-6)
+
+
+@pytest.mark.parametrize("p", [2, 3, 4])
+def test_derivatives_without_the_coefficients(p):
+    rng, D, h = np.random.default_rng(p), p * (p + 1) // 2, 1e-5
+    family = families.Wishart(phi=p + 3.5).resolve(np.eye(p)[None])
+    A, mean = rng.normal(size=(4, D, D)), rng.normal(size=(4, D))
+    A[0, 0] = 0.0  # a variance that is known
+    density, a, _, y = family.fewer_latents(mean, A @ A.swapaxes(1, 2), family.encode(family.sample(mean, rng)))
+    u, U = density.u_and_U(a, y)
+    for k, step in enumerate(h * np.eye(p)):
+        slope = (density.log_prob(a + step, y) - density.log_prob(a - step, y)) / (2 * h)
+        bend = (density.u_and_U(a + step, y)[0] - density.u_and_U(a - step, y)[0]) / (2 * h)
+        np.testing.assert_allclose(slope, u[:, k], rtol=1e-6, atol=1e-6)  # rounding over h
+        np.testing.assert_allclose(-bend, U.dense()[:, k], rtol=1e-6, atol=1e-6)
+    assert np.all(np.linalg.eigvalsh(density.U(a, y, expected=True).dense()) > 0)
 
 
 def test_wishart_of_one_variable_is_gamma():

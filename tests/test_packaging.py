@@ -94,7 +94,7 @@ def test_the_readme_runs():
 
 
 EXAMPLES = sorted(p.name for p in (ROOT / "examples").glob("*.py"))
-LONG = ("meat_spectra.py", "glass_types.py", "doctoral_articles.py", "crab_guarantees.py")  # `make docs` runs them, too
+LONG = ("meat_spectra.py", "glass_types.py", "crab_guarantees.py")  # `make docs` runs them, too
 
 
 @pytest.mark.parametrize(

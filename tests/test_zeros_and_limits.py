@@ -438,3 +438,14 @@ def test_parameters_have_bands():
     np.testing.assert_allclose(p.parameter("mean").interval(0.5), p.mean_interval(0.5), rtol=1e-10)
     with pytest.raises(ValueError, match="'mean', 'scale'"):
         p.parameter("noise")
+
+
+@pytest.mark.parametrize("family", [Hurdle(Poisson()), Hurdle(NegativeBinomial(0.7)), Hurdle(Gamma(0.4))], ids=name_of)
+def test_latents_of_a_hurdle_that_do_not_vary_together_are_averaged_one_by_one(family):
+    """The product of two integrals is the integral over both, which a covariance of nearly nothing asks for."""
+    mean = np.array([[0.3, -1.0], [2.0, 1.5], [-1.0, 0.0], [1.0, -3.0]])
+    cov = np.array([np.diag(v) for v in ([0.1, 0.4], [2.0, 1.0], [0.5, 3.0], [0.0, 0.2])])
+    nearly = cov + 1e-12 * np.array([[0, 1], [1, 0]])
+    for y in (np.zeros(4), np.array([1.0, 9.0, 2.0, 0.0])):
+        found, both = (family.predictive_log_prob(mean, V, y) for V in (cov, nearly))
+        np.testing.assert_allclose(found, both, rtol=0, atol=1e-9)

@@ -142,6 +142,7 @@ class GGP(Predicting, Judging, BaseEstimator):
         self.kernel_ = fit.kernels if several else fit.kernels[0]
         self.theta_ = fit.theta.copy()  # the fit's own is not for others to change
         self.inference_ = name_of(fit.rule, fit.family)
+        self.curvature_ = fit.curvature
         self.posterior_ = fit.posterior
         self.log_marginal_likelihood_value_ = fit.log_evidence
         self.n_iter_ = fit.n_iter
@@ -267,7 +268,7 @@ class GGP(Predicting, Judging, BaseEstimator):
         pool = Evidence(family, [], rows, rule, self.objective)
         found = choose_kernel(
             pool, columns, weight, self.priors, seed=state.randint(2**31 - 1), budget=self.budget, n_jobs=self.n_jobs,
-            tell=self._progress(), journal=self.journal,
+            tell=self._progress(), journal=self.journal, ordered=part is None and self.neighbours is None,
         )  # fmt: skip
         return averaging.weighed(found) if found is not None and self.averaging in averaging.STACKED else found
 

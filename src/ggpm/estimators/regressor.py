@@ -81,6 +81,7 @@ class GGPRegressor(RegressorMixin, GGP):
     log_marginal_likelihood_value_ : float
     search_ : SearchTable, the kernels that were tried (with ``kernel=None``)
     n_iter_ : iterations of the optimiser
+    curvature_ : str, the sites' precision: "observed", "averaged" (variational), "Fisher", "Fisher in 3 of 50 rows"
     converged_ : bool, optimiser and posterior mode both
     n_features_in_, feature_names_in_ : as in scikit-learn
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from inspect import signature
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ OPTIONAL = (
     "expected_log_prob_factorised",
     "log_expected_prob_factorised",
     "predictive_log_prob",
+    "fewer_latents",
     "predictive_normal",
     "predictive_moments",
     "cdf",
@@ -46,6 +47,20 @@ OPTIONAL = (
 )
 """Closed forms that a family may give; each is a method of `Family` that answers None, and `Family.has` tells which
 ones a class overrides. What uses them has a general way for the rest, and tests compare the two."""
+
+
+class Density(Protocol):
+    """What averages of p(y | eta) over eta ask of it; every `Family` is one."""
+
+    shift_invariant: ClassVar[bool]
+
+    def log_prob(self, eta: Array, y: Array) -> Array: ...
+
+    def u_and_U(self, eta: Array, y: Array) -> tuple[Array, Any]: ...
+
+    def U(self, eta: Array, y: Array, expected: bool = False) -> Any: ...
+
+    def expansion(self, y: Array) -> Array: ...
 
 
 def moments(rows: Array, weight: Array | None = None) -> tuple[Any, Any]:
@@ -105,6 +120,8 @@ class Family(BaseEstimator, ABC):
     """True if y is a class: it takes finitely many values, and `moment` gives their probabilities."""
     shift_invariant: ClassVar[bool] = False
     """Whether log p is the same when a constant is added to all latents of a row."""
+    several_modes: bool = False
+    """Whether the posterior of the latents may have several modes: searches for it then begin from several starts."""
     expansion_ridge: ClassVar[float] = 1.0
     """Precision of the Gaussian about zero that keeps the default `expansion` finite."""
     log_unit: float = 0.0
@@ -373,6 +390,10 @@ class Family(BaseEstimator, ABC):
 
     def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Any:
         """log E[p(y)] over eta ~ N(mean, cov), full covariances (m, D, D): (m,); None if there is no closed form."""
+        return None
+
+    def fewer_latents(self, mean: Array, cov: Array, y: Array) -> tuple[Density, Array, Array, Array] | None:
+        """Density, mean, covariance and y of an integral over fewer latents that is E[p(y)]; None if there is none."""
         return None
 
     def predictive_normal(self, mean: Array, cov: Array) -> Any:

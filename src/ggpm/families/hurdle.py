@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
+from ggpm.data.rows import batches
 from ggpm.families.base import Array
-from ggpm.families.two_parameters import Information
+from ggpm.families.special.quadrature import trapezoid
+from ggpm.families.two_parameters import INNER_NODES, OUTER_REACH, OUTER_STEP, Information
 from ggpm.families.zeros import Zeros, jet, softplus_jet
 
 REJECTIONS = 64  # draws of zero after which a count is found by adding up probabilities
@@ -67,7 +69,7 @@ class Hurdle(Zeros):
         zero, some = self.some(y)
         other = self.scalar.log_prob_xi(self.scalar._link(a), some)
         if self.counts:
-            other = other + self._truncation(a, y).value
+            other = other - np.log(-np.expm1(self.log_none(a)))
         return np.where(zero, b, other) - softplus_jet(b)[0]
 
     def _positive(self, a: Array, y: Array) -> list[Array]:
@@ -116,13 +118,32 @@ class Hurdle(Zeros):
         none = np.zeros_like(phi)
         return phi, (d1, none), (d2, none, none)
 
+    def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array:
+        """log E[p(y)]: zeros and the rest are two models, so latents without covariance are averaged one by one."""
+        apart = cov[:, 0, 1] == 0.0
+        out = np.empty(len(mean))
+        if not apart.all():
+            out[~apart] = super().predictive_log_prob(mean[~apart], cov[~apart], y[~apart])
+        nodes, weights = trapezoid(1, OUTER_STEP, OUTER_REACH)
+        found = np.flatnonzero(apart)
+        for some in batches(len(found), 4 * INNER_NODES):
+            rows = found[some]
+            b = mean[rows, 1] + np.sqrt(cov[rows, 1, 1]) * nodes
+            whether = logsumexp(np.where(y[rows] == 0, b, 0.0) - softplus_jet(b)[0], axis=0, b=weights[:, None])
+            even = np.zeros((1, len(rows)))  # b at which zeros are as probable as the rest
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                many = self.log_prob_given_b(mean[None, rows, 0], cov[None, rows, 0, 0], even, y[rows])[0] + np.log(2.0)
+            many = np.where(np.isfinite(many), many, -np.inf)
+            out[rows] = whether + np.where(y[rows] == 0, 0.0, many)
+        return out
+
     # ---- in the space of y -----------------------------------------------------------------------------------
     def inner_moments(self, a: Array) -> tuple[Array, Array]:
         mean = self.scalar.moment(a[..., None])
         square = self.scalar.spread(a[..., None]) + mean**2
         if not self.counts:
             return mean, square
-        gone = -np.expm1(self.none(a, np.zeros_like(a)).value)
+        gone = -np.expm1(self.log_none(a))
         return mean / gone, square / gone
 
     def cdf(self, eta: Array, y: Array) -> Array:
@@ -131,7 +152,7 @@ class Hurdle(Zeros):
         some = y if self.counts else np.where(y > 0, y, self.some(0.0 * y)[1])
         inner = self.scalar.cdf(eta[..., :1], some)
         if self.counts:
-            g = self.none(eta[..., 0], np.zeros_like(inner)).value
+            g = self.log_none(eta[..., 0])
             inner = (inner - np.exp(g)) / -np.expm1(g)
         inner = np.where(y > 0, np.clip(inner, 0.0, 1.0), 0.0)
         return np.where(y < 0, 0.0, p + q * inner)
@@ -149,7 +170,7 @@ class Hurdle(Zeros):
 
     def _found(self, a: Array, rng: np.random.Generator) -> Array:
         """Counts above zero where nearly all are zero: the first at which the distribution function passes a draw."""
-        f0 = np.exp(self.none(a[:, 0], np.zeros(len(a))).value)
+        f0 = np.exp(self.log_none(a[:, 0]))
         draw, y = rng.uniform(size=len(a)) * (1.0 - f0), np.ones(len(a))
         for _ in range(1000):
             short = self.scalar.cdf(a, y) - f0 < draw

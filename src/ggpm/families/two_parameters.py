@@ -43,6 +43,7 @@ class TwoParameters(Family):
     """
 
     latent_dim = 2
+    several_modes = True
     parameters: ClassVar[tuple[str, str]] = ("mean", "scale")
     """Names of the parameters that the two latents stand for."""
     latent_variance = (1.0, 1.0)

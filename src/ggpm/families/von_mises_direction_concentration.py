@@ -42,6 +42,7 @@ class VonMisesDirectionConcentration(VonMises):
     """
 
     latent_dim = 3
+    several_modes = True
     parameters = ("direction", "concentration")
     latent_variance = (1.0, 1.0, 1.0)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ggpm.data.rows import batches
 from ggpm.families.base import Array, Bounds, Family, moments
 from ggpm.families.curvature import Blocks, Marginals
+from ggpm.families.residual_variances import ResidualVariances
 from ggpm.families.special.adaptive import cholesky_root, place, product_rule
 from ggpm.families.special.stable import HALF_LOG_2PI, log_minus_digamma, stirling_error
 from ggpm.families.support import SPD, Support
@@ -205,6 +206,12 @@ class Wishart(Family):
 
     def log_prob(self, eta: Array, y: Array) -> Array:
         return self._log_prob(eta, y, np.exp(-eta[..., : y.shape[-1]]), self._squares(eta, y))
+
+    def fewer_latents(self, mean: Array, cov: Array, y: Array) -> tuple[ResidualVariances, Array, Array, Array] | None:
+        if y.shape[-1] == 1:
+            return None
+        own = self.expansion(y)
+        return ResidualVariances.of(float(self.phi), self.log_prob(own, y), own, y, mean, cov)
 
     def u(self, eta: Array, y: Array) -> Array:
         w, _, v, s = self._residuals(eta, y)

@@ -19,7 +19,7 @@ class Wrapped(Family):
 
     def __init__(self, base: Family) -> None:
         self.base = base
-        self.latent_dim = base.latent_dim
+        self.latent_dim, self.several_modes = base.latent_dim, base.several_modes
         self.finite, self.countable = base.finite, base.countable  # type: ignore[misc]
         self.shift_invariant = base.shift_invariant  # type: ignore[misc]
 

@@ -42,7 +42,7 @@ class ZeroInflated(Zeros):
         other = self.scalar.log_prob_xi(self.scalar._link(a), np.where(zero, 1.0, y) if self.counts else some)
         if not self.counts:
             return np.where(zero, b, other) - s
-        none = self.none(a, y).value
+        none = self.log_none(a)
         return np.where(zero, np.logaddexp(b, none), other) - s
 
     def _zero(self, a: Array, b: Array, y: Array) -> tuple:

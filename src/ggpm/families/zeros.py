@@ -182,6 +182,10 @@ class Zeros(TwoParameters):
         """log of the probability of zero under the family inside; minus infinity for numbers that have none."""
         return jet(self.scalar, a, np.zeros_like(y))
 
+    def log_none(self, a: Array) -> Array:
+        """The value of `none` alone, at a fraction of its cost."""
+        return self.scalar.log_prob_xi(self.scalar._link(a), np.zeros_like(a))
+
     def scalar_information(self, a: Array, y: Array) -> tuple[Array, Array, Array]:
         """Information on a of the family inside, and its slopes in a and phi."""
         xi, (g1, g2, _) = self.scalar._link(a), self.scalar._link.derivatives(a)

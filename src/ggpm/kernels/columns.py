@@ -18,6 +18,7 @@ from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.columns import Columns
 from ggpm.kernels.distances import Distances, Pairs
+from ggpm.kernels.order import RowOrder
 from ggpm.kernels.pullbacks import (
     NODES,
     Array,
@@ -370,8 +371,8 @@ def placed(kernel: sk.Kernel, columns: Columns) -> sk.Kernel:
 
 
 def looks(kernel: sk.Kernel) -> bool:
-    """Whether a simple kernel looks at X at all: constants and white noise do not."""
-    return not isinstance(kernel, sk.ConstantKernel | sk.WhiteKernel)
+    """Whether a simple kernel looks at X at all: constants, white noise and the order of rows do not."""
+    return not isinstance(kernel, sk.ConstantKernel | sk.WhiteKernel | RowOrder)
 
 
 def leaves(kernel: sk.Kernel, at: Sequence[int]) -> Iterator[tuple[sk.Kernel, list[int]]]:

@@ -22,6 +22,7 @@ from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.text import did_you_mean
 from ggpm.kernels.columns import Category, Cyclic, On, Sphere
+from ggpm.kernels.order import RowOrder
 from ggpm.kernels.scaled import Additive, Scaled
 
 __all__ = ["KERNELS", "KernelTextError", "kernel_from_text", "kernel_text"]
@@ -30,7 +31,7 @@ KERNELS: dict[str, Any] = {
     c.__name__: c
     for c in (
         sk.ConstantKernel, sk.WhiteKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared, sk.DotProduct,
-        sk.PairwiseKernel, On, Category, Sphere, Cyclic, Scaled, Additive,
+        sk.PairwiseKernel, On, Category, Sphere, Cyclic, Scaled, Additive, RowOrder,
     )
 }  # fmt: skip
 """Kernels by name, as text and files know them."""

@@ -298,7 +298,7 @@ class _Bound:
         floor = state.bound - ROUNDING_OF_BOUND * state.size - process.uncertainty(state.q)
         # the bound is stationary: steps whose square is below the error of its sums gain less than that error
         wobble = process.wobble(self.rule, state.look)
-        small = self.change**2 <= wobble / process.shape[0]
+        small = self.change <= np.sqrt(wobble / process.shape[0])
         target = process.target(state.look, state.q)
         better = process.coupled_target(self.rule, state.look, state.q)
         ahead = target if better is None else better

@@ -63,6 +63,8 @@ class Fit:
     """In the average of this and `others`: the largest."""
     others: tuple[Fit, ...] = ()
     """Fits of the same rows with other kernels or hyperparameters, averaged with this one in predictions."""
+    curvature: str = ""
+    """Precision of the sites, "observed", "averaged" under q, "Fisher" or "Fisher in k of n rows"; empty: not known."""
     found: Approximation | None = field(default=None, repr=False, compare=False)
     """The approximation behind the posterior, while it is at hand; never stored."""
 
@@ -150,7 +152,7 @@ class SearchOutcome:
         return Fit(
             self.evidence, approximation.process.posterior(approximation), value, self.n_iter,
             bool(approximation.converged and self.converged), columns, target, notes, offset, self.search,
-            found=approximation,
+            curvature=_curvature(approximation), found=approximation,
         )  # fmt: skip
 
 
@@ -190,6 +192,17 @@ def _too_wide(rows: int) -> Message:
         Hint("inference='variational'", "inference", "variational"),
         ", or a kernel with a smaller scale.",
     )
+
+
+def _curvature(a: Approximation) -> str:
+    """Precision that the sites have, as `Fit.curvature` tells it; rows that are read in chunks are not counted."""
+    if a.rule.depends_on == "covariance":
+        return "averaged"
+    n, sites = a.process.shape[0], getattr(a.look, "sites", None)
+    rows = 0 if sites is None or sites.fisher is None else int(np.sum(sites.fisher))
+    if a.look.fisher or rows == n:
+        return "Fisher"
+    return f"Fisher in {rows} of {n} rows" if rows else "observed"
 
 
 def _stopped_early(message: str) -> Message:

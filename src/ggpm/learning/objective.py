@@ -17,6 +17,7 @@ from ggpm.fields.base import Approximation, Field
 from ggpm.learning import cavities
 from ggpm.learning.engine import find
 from ggpm.learning.priors import Priors
+from ggpm.learning.restarts import best_of
 from ggpm.learning.search import Optimum, maximise
 from ggpm.sites import Rule
 
@@ -109,6 +110,7 @@ class Evidence(Hyperparameters):
         rule = self.rule.checked(self.field.n_rows, self.family.latent_dim)
         other = copy.copy(self)
         other.field, other.rule = self.field.sample(index), rule.of_rows(index)
+        other.kernels = [kernels_module.of_rows(kernel, index) for kernel in self.kernels]
         return other
 
     def with_field(self, field: Field) -> Self:
@@ -125,7 +127,8 @@ class Evidence(Hyperparameters):
 
     def infer(self, start: Any = None) -> Approximation:
         """The posterior at the current hyperparameters."""
-        return find(self.rule, self.field.process(self.family, self.kernels), start)
+        process = self.field.process(self.family, self.kernels)
+        return best_of(self.rule, process) if start is None else find(self.rule, process, start)
 
     def gradient(self, approximation: Approximation) -> Array:
         """Gradient of the log evidence in `theta`."""

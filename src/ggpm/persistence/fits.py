@@ -34,7 +34,7 @@ ZERO_DIGEST = "0" * 64
 # What fits that are averaged have each for itself.
 OF_A_MEMBER = {
     "family", "weighted", "partial", "kernels", "inference", "posterior", "curvature", "log_evidence", "n_iter",
-    "converged", "weight", "neighbours",
+    "converged", "weight", "neighbours", "curvature_of_sites",
 }  # fmt: skip
 
 
@@ -65,6 +65,7 @@ def written(model: Any, fit: Fit) -> tuple[dict[str, Any], dict[str, NDArray]]:
         "log_evidence": float(fit.log_evidence),
         "n_iter": int(fit.n_iter),
         "converged": bool(fit.converged),
+        "curvature_of_sites": fit.curvature,
         "weight": float(fit.weight),
         "feature_names": None if fit.columns.names is None else list(fit.columns.names),
         "columns": _packed_columns(fit.columns),
@@ -104,6 +105,7 @@ def restored(
         Target(names(document, "target_names", None), frame if frame in ("pandas", "polars") else None, classes),
         offset=text(document, "offset") if document.get("offset") is not None else None,
         weight=number(document, "weight") if "weight" in document else 1.0,
+        curvature=text(document, "curvature_of_sites") if "curvature_of_sites" in document else "",
     )
 
 

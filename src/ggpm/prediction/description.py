@@ -123,7 +123,7 @@ def facts_of(model: Any) -> dict[str, str]:
     return {
         "family": type(fit.family).__name__,
         "kernel": "; ".join(map(repr, fit.kernels)),
-        "inference": type(fit.rule).__name__.lower(),
+        "inference": type(fit.rule).__name__.lower() + (f", {fit.curvature} curvature" if fit.curvature else ""),
         "rows": str(fit.evidence.field.n_rows) if stored else "not in the file",
         "log evidence": f"{fit.log_evidence:.{DIGITS + 2}g}",
         "converged": "yes" if fit.converged else "no",

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.rows import batches
-from ggpm.families.base import Family
+from ggpm.families.base import Density, Family
 from ggpm.families.special.adaptive import (
     PRODUCT_MOST,
     Levels,
@@ -80,11 +80,14 @@ def log_expected_prob(family: Family, mean: Array, cov: Array, y: Array) -> Arra
     closed = family.predictive_log_prob(mean, cov, y)
     if closed is not None:
         return np.asarray(closed)
+    density: Density = family
+    if (fewer := family.fewer_latents(mean, cov, y)) is not None:
+        density, mean, cov, y = fewer
     out = np.empty(len(mean))
     for start in range(0, len(mean), CHUNK):
         rows = slice(start, start + CHUNK)
-        centre, R = latent_root(mean[rows], cov[rows], family.shift_invariant)
-        peaks = _peaks(Integrand(family, centre, R, y[rows], np.zeros(len(centre))))
+        centre, R = latent_root(mean[rows], cov[rows], density.shift_invariant)
+        peaks = _peaks(Integrand(density, centre, R, y[rows], np.zeros(len(centre))))
         out[rows] = _nested(peaks, 1) if R.shape[2] == 1 else _by_ladder(peaks)
     return out
 
@@ -93,7 +96,7 @@ def log_expected_prob(family: Family, mean: Array, cov: Array, y: Array) -> Arra
 class Integrand:
     """log [p(y | mean + R e) exp(-|e|^2/2)] + constant for some rows, as a function of e, (n, d), R (n, D, d)."""
 
-    family: Family
+    family: Density
     mean: Array
     R: Array
     y: Array
