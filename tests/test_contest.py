@@ -13,6 +13,7 @@ from ggpm import GGPClassifier, GGPRegressor, plotting
 from ggpm.data.columns import Columns
 from ggpm.fields.dense import DenseField
 from ggpm.kernels import summands
+from ggpm.kernels.candidates import SMOOTHNESS
 from ggpm.learning import contest
 from ggpm.learning.objective import Evidence
 from ggpm.sites import Laplace
@@ -141,6 +142,18 @@ def test_inducing_points_and_neighbours_have_a_contest_on_some_rows(more):
     X, y = rows(90, 2)
     model = GGPRegressor(**more).fit(X, y)
     assert len(model.search_) > 3 and np.corrcoef(model.predict(X), np.sin(2 * X[:, 0]))[0, 1] > 0.8
+
+
+def test_the_table_names_the_kernel_that_won_and_has_one_line_for_each_candidate():
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(60, 3)), rng.gamma(3.0, size=60)  # of noise all candidates are nearly as good
+        model = GGPRegressor("gamma").fit(X, y)
+        lines = [(trial.name, trial.rows) for trial in model.search_]
+        assert len(set(lines)) == len(lines)
+        kernel = model.kernel_.get_params()["k1__k2" if "+" not in model.search_.winner else "k1__k1__k2"].kernel
+        name = SMOOTHNESS[getattr(kernel, "nu", np.inf)]
+        assert model.search_.winner.startswith(name)
 
 
 def storms(n=240, each=6, seed=0, shared=1.0):

@@ -246,14 +246,20 @@ class Ring:
         winner = kept[-1]
         best = [winner, *sorted((e for e in last if e is not winner), key=lambda e: -score(e))]
         went_on = {id(entry) for entry in kept}
-        trials = tuple(
-            Trial(
-                str(e.recipe), e.evidence.field.n_rows, e.loo_mean, e.evidence_mean, score(e), e.seconds,
-                id(e) in went_on,
-            )
-            for e in self.entries
-        )  # fmt: skip
-        return Contest(SearchTable(trials), tuple(_finalist(e) for e in best[:FINALISTS]))
+        trials = []
+        for tried in self._starts_together():
+            e = max(tried, key=score)
+            seconds, going = sum(one.seconds for one in tried), any(id(one) in went_on for one in tried)
+            name, rows = str(e.recipe), e.evidence.field.n_rows
+            trials.append(Trial(name, rows, e.loo_mean, e.evidence_mean, score(e), seconds, going))
+        return Contest(SearchTable(tuple(trials)), tuple(_finalist(e) for e in best[:FINALISTS]))
+
+    def _starts_together(self) -> list[list[Entry]]:
+        """Entries in the order in which they were tried; those of one candidate from several starts are one line."""
+        found: dict[tuple[Recipe, int], list[Entry]] = {}
+        for e in self.entries:
+            found.setdefault((e.recipe, len(e.rows)), []).append(e)
+        return list(found.values())
 
 
 def _earns(child: Entry, parent: Entry) -> bool:
@@ -317,8 +323,9 @@ def contest(
     rougher = [(replace(plainest[0].recipe, nu=nu), first, plainest[0], None) for nu in SMOOTHNESSES]
     rung = [plainest[0], *ring.tried(rougher, max_iter=SHORT_CLIMB)]
     survivors = sorted(rung, key=lambda e: -score(e))[:SURVIVORS]
-    kept = list(survivors)
+    kept: list[Entry] = []
     if len(last) > len(first):
+        kept += survivors
         rung = ring.tried([(e.recipe, last, e, None) for e in survivors], max_iter=LONG_CLIMB) or survivors
     best = max(rung, key=score)
     kept.append(best)
