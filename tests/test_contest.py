@@ -13,6 +13,7 @@ from ggpm import GGPClassifier, GGPRegressor, plotting
 from ggpm.data.columns import Columns
 from ggpm.fields.dense import DenseField
 from ggpm.kernels import summands
+from ggpm.kernels.candidates import SMOOTHNESS
 from ggpm.learning import contest
 from ggpm.learning.objective import Evidence
 from ggpm.sites import Laplace
@@ -143,6 +144,18 @@ def test_inducing_points_and_neighbours_have_a_contest_on_some_rows(more):
     assert len(model.search_) > 3 and np.corrcoef(model.predict(X), np.sin(2 * X[:, 0]))[0, 1] > 0.8
 
 
+def test_the_table_names_the_kernel_that_won_and_has_one_line_for_each_candidate():
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(60, 3)), rng.gamma(3.0, size=60)  # of noise all candidates are nearly as good
+        model = GGPRegressor("gamma").fit(X, y)
+        lines = [(trial.name, trial.rows) for trial in model.search_]
+        assert len(set(lines)) == len(lines)
+        kernel = model.kernel_.get_params()["k1__k2" if "+" not in model.search_.winner else "k1__k1__k2"].kernel
+        name = SMOOTHNESS[getattr(kernel, "nu", np.inf)]
+        assert model.search_.winner.startswith(name)
+
+
 def storms(n=240, each=6, seed=0, shared=1.0):
     """Rows in groups that follow each other: alike in X, and in y by more than X says."""
     rng = np.random.default_rng(seed)
@@ -183,6 +196,22 @@ def test_rows_in_no_order_have_no_part_for_it():
     assert "order" not in GGPRegressor().fit(X[mixed], y[mixed]).search_.winner
     sort = np.argsort(y)  # sorted by y the order tells y itself
     assert not any("order" in trial.name for trial in GGPRegressor().fit(X[sort], y[sort]).search_)
+
+
+@pytest.mark.parametrize("columns", ["sorted", "circle"])
+def test_order_that_columns_tell_is_left_to_them(columns):
+    """New rows have columns and no place in the order: between neighbours on a line only the columns know y."""
+    rng = np.random.default_rng(1)
+    x = np.arange(200.0)
+    far = np.abs(x[:, None] - x)
+    y = (
+        1.5 * np.sin(x / 25)
+        + 0.8 * np.linalg.cholesky(np.exp(-far / 4)) @ rng.normal(size=200)
+        + 0.3 * rng.normal(size=200)
+    )
+    angle = 2 * np.pi * x / 200
+    X = x[:, None] if columns == "sorted" else np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    assert not any("order" in trial.name for trial in GGPRegressor().fit(X, y).search_)
 
 
 def test_the_contest_in_a_picture():

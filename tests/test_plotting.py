@@ -108,6 +108,17 @@ def test_evidence_surface_is_the_evidence(models, monkeypatch):
     np.testing.assert_allclose(drop, evidence.max() - evidence, rtol=1e-6, atol=1e-8)  # modes found from other starts
 
 
+def test_evidence_curve_is_the_evidence(models):
+    model = models["counts"]
+    ax = plotting.plot_evidence(model, 1, None, width=1.0, n=3)
+    x, drop = ax.lines[0].get_data()
+    np.testing.assert_allclose(np.log(x), model.theta_[1] + [-1, 0, 1], atol=1e-12)
+    thetas = [np.r_[model.theta_[0], np.log(v), model.theta_[2:]] for v in x]
+    evidence = np.array([model.log_marginal_likelihood(theta) for theta in thetas])
+    np.testing.assert_allclose(drop, evidence - evidence.max(), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(ax.lines[1].get_xdata(), np.exp(model.theta_[1]))
+
+
 def test_the_wrong_picture_is_told(models):
     with pytest.raises(ValueError, match=r"for angles.*Poisson.*plot_bands"):
         plotting.plot_angles(models["counts"])

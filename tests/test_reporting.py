@@ -13,6 +13,7 @@ from cases import FAMILIES, simulate
 from ggpm import GGPClassifier, GGPRegressor, families, load, save
 from ggpm.prediction.evaluation import evaluate
 from ggpm.reporting.baselines import baselines
+from ggpm.reporting.facts import collect
 
 html5lib = pytest.importorskip("html5lib")
 HOSTILE = '<script>alert("1")</script> & $x_{'
@@ -76,6 +77,14 @@ def test_hyperparameters_have_their_intervals_and_the_posterior_its_diagnosis(tm
         assert all(f"{end:.3g}" in shown for end in expected)
     assert facts["gaussian_posterior"] == repr(model.diagnose(draws=1000)).splitlines()
     assert "of 30 rows warn" in shown and "largest k̂" in shown
+    # a curve of the evidence for each of them, named below it
+    (picture,) = [
+        e for e in parsed(page).iter() if (e.get("aria-label") or "").startswith("Log evidence") and e.get("tabindex")
+    ]
+    written = " ".join(picture.itertext())
+    assert all(name in written for name in ("constant_value", "length_scale"))
+    fixed = GGPRegressor(family, kernel, optimizer=None).fit(X[:30], y[:30])  # nothing was learned: nothing to know
+    assert "Log evidence of the training rows as" not in ggpm.report(fixed, X[30:], y[30:], page).read_text("utf-8")
 
 
 def test_the_numbers_of_the_worst_rows_are_those_of_the_model(fitted, tmp_path):
@@ -168,3 +177,19 @@ def test_angles_are_worded_in_their_unit(tmp_path):
     model = GGPRegressor(families.VonMises(units="hours"), optimizer=None).fit(x[::2, None], 20 + 2 * x[::2])
     page = ggpm.report(model, x[1::2, None], np.mod(20 + 2 * x[1::2], 24), tmp_path / "r.html")
     assert "mean absolute" in json.loads(page.with_suffix(".json").read_text())["verdict"][1]
+
+
+def test_the_verdict_says_how_many_times_as_probable():
+    """The words are the geometric mean of the ratios of densities at the held-out rows."""
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-2, 2, (120, 1))
+    y = rng.poisson(np.exp(2 * np.cos(2 * X[:, 0])))
+    model = GGPRegressor("poisson", ConstantKernel(2.0) * RBF(1.0), optimizer=None).fit(X[:80], y[:80])
+    facts = collect(model, X[80:], y[80:], offset=None, level=0.9, command=None)
+    constant = next(b for b in facts["baselines"] if b["name"] == "constant")
+    density = model.log_predictive_density(X[80:], y[80:])
+    times = np.exp(np.mean(density) - constant["log_density"])
+    assert f"typically {times:.2g} times as probable as under the best constant" in facts["verdict"][0]
+    assert (
+        times > 1.5 and f"{constant['gain']:+.2g} ± {constant['gain_standard_error']:.2g} nats" in facts["verdict"][0]
+    )

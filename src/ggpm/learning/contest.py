@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from ggpm.data import frames
 from ggpm.data.columns import Columns
@@ -62,6 +63,9 @@ SURVIVORS = 2  # smoothnesses that reach the last rung
 FINALISTS = 3  # candidates that may be averaged
 BLOCKS, BLOCKS_FROM = 10, 40  # blocks of consecutive rows, and rows from which there are blocks
 SORTED_RUNS, SORTED_BACK = 2, 0.1  # runs for each class, and share of steps back, up to which a table is sorted by y
+# A column tells the order of rows if it has so many values for each row, and so few steps back; all columns together if
+# so many rows have their nearest row beside them.
+MANY_VALUES, STEPS_BACK, BESIDE = 0.1, 0.02, 0.5
 SHORTER = (5.0, 25.0)  # factors by which further starts have shorter length scales: fast waves are not noise
 
 
@@ -242,14 +246,20 @@ class Ring:
         winner = kept[-1]
         best = [winner, *sorted((e for e in last if e is not winner), key=lambda e: -score(e))]
         went_on = {id(entry) for entry in kept}
-        trials = tuple(
-            Trial(
-                str(e.recipe), e.evidence.field.n_rows, e.loo_mean, e.evidence_mean, score(e), e.seconds,
-                id(e) in went_on,
-            )
-            for e in self.entries
-        )  # fmt: skip
-        return Contest(SearchTable(trials), tuple(_finalist(e) for e in best[:FINALISTS]))
+        trials = []
+        for tried in self._starts_together():
+            e = max(tried, key=score)
+            seconds, going = sum(one.seconds for one in tried), any(id(one) in went_on for one in tried)
+            name, rows = str(e.recipe), e.evidence.field.n_rows
+            trials.append(Trial(name, rows, e.loo_mean, e.evidence_mean, score(e), seconds, going))
+        return Contest(SearchTable(tuple(trials)), tuple(_finalist(e) for e in best[:FINALISTS]))
+
+    def _starts_together(self) -> list[list[Entry]]:
+        """Entries in the order in which they were tried; those of one candidate from several starts are one line."""
+        found: dict[tuple[Recipe, int], list[Entry]] = {}
+        for e in self.entries:
+            found.setdefault((e.recipe, len(e.rows)), []).append(e)
+        return list(found.values())
 
 
 def _earns(child: Entry, parent: Entry) -> bool:
@@ -313,8 +323,9 @@ def contest(
     rougher = [(replace(plainest[0].recipe, nu=nu), first, plainest[0], None) for nu in SMOOTHNESSES]
     rung = [plainest[0], *ring.tried(rougher, max_iter=SHORT_CLIMB)]
     survivors = sorted(rung, key=lambda e: -score(e))[:SURVIVORS]
-    kept = list(survivors)
+    kept: list[Entry] = []
     if len(last) > len(first):
+        kept += survivors
         rung = ring.tried([(e.recipe, last, e, None) for e in survivors], max_iter=LONG_CLIMB) or survivors
     best = max(rung, key=score)
     kept.append(best)
@@ -364,8 +375,13 @@ def choose_kernel(
     withheld = {
         "noise": gaussian(unwrapped(pool.family)),  # it has noise of its own
         "own": pool.objective == "loo",
-        # a row of some weight stands for several, times tell the order better, and sorted by y it tells y itself
-        "order": isinstance(pool.family, Weighted) or "time" in columns.kinds or not ordered or not _in_blocks(pool),
+        # a row of some weight stands for several, times and columns that rows are sorted by tell the order better to
+        # new rows, and sorted by y it tells y itself
+        "order": isinstance(pool.family, Weighted)
+        or "time" in columns.kinds
+        or not ordered
+        or not _in_blocks(pool)
+        or _ordered_by_columns(pool.field.X),  # type: ignore[attr-defined]
         **({} if priors in (None, "auto") else dict.fromkeys(PARTS, True)),
     }
     pool = copy.copy(pool)
@@ -403,6 +419,18 @@ def _blocks(pool: Evidence, columns: Columns) -> Rows | None:
 def _in_blocks(pool: Evidence) -> bool:
     """Whether there are enough rows for blocks of them, and the table is not sorted by y."""
     return total(pool) >= BLOCKS_FROM and not _sorted(pool.family, pool.field.y)  # type: ignore[attr-defined]
+
+
+def _ordered_by_columns(X: Array) -> bool:
+    """Whether X tells the order of rows: a column of many values is sorted, or most rows lie next to their nearest."""
+    n = len(X)
+    steps = np.diff(X, axis=0)
+    back = np.minimum(np.sum(steps > 0, axis=0), np.sum(steps < 0, axis=0))
+    many = np.array([len(np.unique(column)) for column in X.T]) >= MANY_VALUES * n
+    spread = np.where(np.ptp(X, axis=0) > 0, np.std(X, axis=0), 1.0)
+    nearest = cKDTree(X / spread).query(X / spread, k=2)[1]
+    beside = np.abs(nearest - np.arange(n)[:, None]) == 1
+    return bool(np.any(many & (back <= STEPS_BACK * n)) or np.mean(beside.any(axis=1)) > BESIDE)
 
 
 def total(pool: Evidence) -> float:

@@ -63,7 +63,7 @@ def report(
     from ggpm.reporting.figures import draw
     from ggpm.reporting.page import render
 
-    pictures = draw(model, X, y, offset=offset, level=level)
+    pictures = draw(model, X, y, offset=offset, level=level, hyperparameters=facts["model"]["hyperparameters"])
     heading = title or f"{facts['model']['family']} model of {facts['data']['target']}"
     with replacing(out) as temporary:
         temporary.write_text(render(heading, facts, pictures), encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ INK = "#010203"  # stands for the colour of text, which the page decides; nothin
 THEMED = {INK: "currentColor", POINTS: "currentColor", MEAN: "var(--mean)"}
 MOST_POINTS = 1500  # observations that are drawn: more would only make the file larger
 MOST_EFFECTS = 6  # columns whose effects are drawn
+# training rows up to which the evidence is drawn, curves of it, and points of each: 78 evaluations at most
+EVIDENCE_ROWS, MOST_CURVES, CURVE_POINTS = 1000, 6, 13
 STYLE: dict[Any, Any] = {
     "text.color": INK, "axes.edgecolor": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
     "axes.titlecolor": INK, "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 10,
@@ -36,8 +39,10 @@ class Picture:
     svg: str
 
 
-def draw(model: Any, X: Any, y: Any, *, offset: Any, level: float) -> list[Picture]:
-    """All pictures of a model and of rows that it has not seen."""
+def draw(
+    model: Any, X: Any, y: Any, *, offset: Any, level: float, hyperparameters: list[dict[str, Any]]
+) -> list[Picture]:
+    """All pictures of a model, its hyperparameters as in the report's table, and of rows that it has not seen."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -46,6 +51,9 @@ def draw(model: Any, X: Any, y: Any, *, offset: Any, level: float) -> list[Pictu
     with matplotlib.rc_context(STYLE):
         for section, caption, paint in (
             ("data", _caption_of_data(model), lambda fig: DATA.get(kind, _histogram)(fig, model, y)),
+            ("evidence", "Log evidence of the training rows as one hyperparameter moves and the others stay. Dashed: "
+             "what was learned; shaded: its 90 % interval, wider than the curve where others can make up for it.",
+             lambda fig: _evidence(fig, model, hyperparameters)),
             ("predictions", "Predictions along the first column (classes: the first two), and training rows.",
              lambda fig: _fan(fig, model)),
             ("effects", "Mean of y as one column varies, with credible bands; other columns at their medians, labels "
@@ -155,6 +163,42 @@ DATA: dict[str, Callable[[Any, Any, Any], bool]] = {
     "angles": _rose, "compositions": _composition, "classes": _labels,
 }  # fmt: skip
 """Pictures of outputs by `Family.kind`, where they are not histograms."""
+
+
+# ---- hyperparameters -----------------------------------------------------------------------------------------------
+def _evidence(figure: Any, model: Any, hyperparameters: list[dict[str, Any]]) -> bool:
+    """A curve for each of the first hyperparameters that were learned, where rows are at hand and not too many."""
+    field = model.fit_.evidence.field
+    free = [j for j, h in enumerate(hyperparameters) if h["lower"] != h["upper"]][:MOST_CURVES]
+    if not free or model.optimizer is None or not hasattr(field, "y") or field.n_rows > EVIDENCE_ROWS:
+        return False
+    across = min(3, len(free))
+    down = -(-len(free) // across)
+    figure.set_size_inches(7.4, 2.3 * down)
+    axes = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
+    for ax, j in zip(axes, free):
+        ends = hyperparameters[j]["interval"]
+        sure = ends is not None and None not in ends and min(ends) > 0
+        width = float(np.clip(0.75 * np.log(ends[1] / ends[0]), 0.1, 2.0)) if sure else 2.0
+        with warnings.catch_warnings():  # far from the maximum modes may not be found: the curve has a gap there
+            warnings.simplefilter("ignore")
+            plotting.plot_evidence(model, j, None, width=width, n=CURVE_POINTS, ax=ax)
+        if sure:
+            reach = ax.get_xlim()
+            ax.axvspan(*ends, color=COLOURS[0], alpha=0.15, lw=0)
+            ax.set_xlim(reach)
+        ax.set_xlabel(_tail(ax.get_xlabel()))
+        ax.set_ylabel("")
+    axes[0].set_ylim(max(axes[0].get_ylim()[0], -10.0), 0.3)  # what is less probable by exp(10) is out of the question
+    figure.supylabel("log evidence below\nits maximum", fontsize="medium")
+    for ax in axes[len(free) :]:
+        ax.remove()
+    return True
+
+
+def _tail(name: str) -> str:
+    """A name that fits below a small picture: its end tells entries apart."""
+    return name if len(name) <= 26 else "…" + name[-25:]
 
 
 # ---- predictions, effects, trust -----------------------------------------------------------------------------------

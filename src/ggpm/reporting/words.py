@@ -108,14 +108,18 @@ def _function(kernel: sk.Kernel, of: str) -> str:
 def verdict(family: Family, trust: dict[str, Any], simpler: list[dict[str, Any]]) -> list[str]:
     """Three sentences: better than simpler models or not, how far off, and whether its regions keep their promise."""
     density, error = trust["log_density"], trust["error"]
-    per_row = f"{density['mean']:.3g} ± {density['standard_error']:.2g} nats per held-out row"
     if simpler:
-        gains = " and ".join(
-            f"{_compared(s['gain'], s['gain_standard_error'])} the {_CALLED[s['name']]}" for s in simpler
+        gains = ", and ".join(
+            f"{times_as_probable(s['gain'], s['gain_standard_error'])} under the {_CALLED[s['name']]} "
+            f"({s['gain']:+.2g} ± {s['gain_standard_error']:.2g} nats)"
+            for s in simpler
         )
-        first = f"The log predictive density is {per_row}: {gains}."
+        first = f"A held-out row was typically {gains}."
     else:
-        first = f"The log predictive density is {per_row}; the training rows are not at hand to fit simpler models to."
+        first = (
+            f"The log predictive density is {density['mean']:.3g} ± {density['standard_error']:.2g} nats per held-out "
+            "row; the training rows are not at hand to fit simpler models to."
+        )
     second = f"Predictions are off by {error['mean']:.3g} ± {error['standard_error']:.2g} ({trust['error_name']})."
     level, found = trust["level"], trust["coverage_at_level"]
     entry = next(c for c in trust["coverage"] if c["level"] == level)
@@ -125,10 +129,17 @@ def verdict(family: Family, trust: dict[str, Any], simpler: list[dict[str, Any]]
 _CALLED = {"constant": "best constant", "linear": "linear model"}
 
 
-def _compared(gain: float, error: float) -> str:
+def times_as_probable(gain: float, error: float) -> str:
+    """A mean difference of log densities in words: its exponential is the geometric mean of their ratios.
+
+    >>> times_as_probable(1.1, 0.1), times_as_probable(-0.7, 0.1), times_as_probable(0.1, 0.1)
+    ('3 times as probable as', '0.5 times as probable as', 'as probable, up to chance, as')
+    """
     if abs(gain) <= 2 * error:
-        return f"not to be told from (gain {gain:+.2g} ± {error:.2g})"
-    return f"{'better' if gain > 0 else 'worse'} by {abs(gain):.2g} ± {error:.2g} than"
+        return "as probable, up to chance, as"
+    if gain > np.log(1000.0):
+        return "more than 1000 times as probable as"
+    return f"{np.exp(gain):.2g} times as probable as"
 
 
 def _on_coverage(level: float, found: float, error: float, finite: bool) -> str:
