@@ -1,8 +1,9 @@
 """Readers under attack: broken files, tables and kernel texts give documented errors, little memory, no actions.
 
 ``python tests/fuzzing.py --inputs 100000`` (``make fuzz``) takes about that many broken inputs over all readers; the
-tests take a few thousand. Inputs are made from a corpus of good ones, which is made here too, by mutations of bytes and
-of what the bytes mean: a changed model document gets a new digest, so that it is read and not only refused.
+tests take a fifth. Inputs are made from a corpus of good ones, the files in tests/data and those that are made here, by
+mutations of bytes and of what the bytes mean: a changed model document gets a new digest, so that it is read and not
+only refused.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from ggpm.kernels.text import KernelTextError, kernel_from_text, kernel_text
 from ggpm.learning.journal import Journal
 from ggpm.persistence import LoadError
 
+DATA = Path(__file__).parent / "data"
 # What no reader has a reason to do. Readers import lazily: the good inputs are read first, without this list.
 FORBIDDEN = ("os.system", "subprocess.Popen", "os.exec", "os.spawn", "os.posix_spawn", "os.fork", "socket.connect",
              "ctypes.dlopen", "shutil.rmtree", "os.remove", "os.rename", "pickle.find_class", "exec")  # fmt: skip
@@ -211,7 +213,8 @@ class Models:
     errors = (LoadError,)
 
     def __init__(self, folder):
-        self.corpus, self.path = model_files(), Path(folder, "model.ggpm")
+        earlier = [path.read_bytes() for path in sorted(DATA.rglob("*.ggpm"))]  # written by released versions
+        self.corpus, self.path = model_files() + earlier, Path(folder, "model.ggpm")
 
     def make(self, rng):
         how = redrawn if rng.uniform() < 0.7 else mutated

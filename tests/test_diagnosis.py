@@ -34,7 +34,10 @@ def test_k_is_that_of_arviz(arviz, size, shape):
     rng = np.random.default_rng(size)
     for scale in (0.01, 0.5, 3.0):
         x = scale * (rng.standard_cauchy(size) if shape == "cauchy" else getattr(rng, shape)(size=size))
-        np.testing.assert_allclose(pareto_k(x), their_k(x), atol=1e-10)
+        if np.isnan(theirs := their_k(x)):  # version 1 gives up where all but a few weights vanish
+            assert pareto_k(x) == np.inf
+        else:
+            np.testing.assert_allclose(pareto_k(x), theirs, atol=1e-10)
 
 
 @pytest.mark.parametrize("k", [-0.3, 0.1, 0.5, 0.9])

@@ -8,7 +8,7 @@ from ggpm.kernels.text import KernelTextError
 
 @pytest.mark.parametrize("reader", fuzzing.READERS)
 def test_broken_inputs_have_documented_errors(reader):
-    """A fifth of what ``make fuzz`` takes, with other seeds: about a minute of `make test`."""
+    """A fifth of what ``make fuzz`` takes, with other seeds."""
     found = fuzzing.run(reader, 3_000 if reader == "journals" else 6_000, seed=1)
     assert not found.faults, [(k, what) for k, _, what in found.faults[:5]]
     # inputs that are all refused at the door, or none, would test nothing

@@ -524,4 +524,9 @@ def test_chunk_rows_do_not_show_in_a_learned_model():
     one, other = (
         GGPRegressor("von_mises", KERNEL, inducing=Inducing(8, chunk_rows=rows)).fit(X, y) for rows in (150, 40)
     )
-    np.testing.assert_allclose(one.theta_, other.theta_, rtol=1e-6)
+    # sums in another order differ by rounding; the search, which ends where a step gains 1e-9 of the objective, may end
+    # a step earlier then, where the evidence is flat
+    np.testing.assert_allclose(one.fit_.log_evidence, other.fit_.log_evidence, rtol=1e-8)
+    np.testing.assert_allclose(one.theta_, other.theta_, atol=1e-3)
+    held = GGPRegressor("von_mises", one.kernel_, inducing=Inducing(8, chunk_rows=40), optimizer=None).fit(X, y)
+    np.testing.assert_allclose(held.fit_.log_evidence, one.fit_.log_evidence, rtol=1e-12)
