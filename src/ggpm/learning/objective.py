@@ -132,7 +132,9 @@ class Evidence(Hyperparameters):
 
     def gradient(self, approximation: Approximation) -> Array:
         """Gradient of the log evidence in `theta`."""
-        return self.gradient_in_theta(*approximation.process.gradient(approximation))
+        # at absurd hyperparameters it may overflow: a search takes no step from there
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.gradient_in_theta(*approximation.process.gradient(approximation))
 
     def evaluate(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:
         """Evidence, its gradient in `theta` if asked for, and the approximation behind it."""
