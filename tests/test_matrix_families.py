@@ -103,6 +103,25 @@ def test_wishart_predictive_density_is_the_integral_over_all_latents(variance):
     assert Predictive(family, mean, cov[None]).log_prob(y)[0] == pytest.approx(exact, abs=1e-6)
 
 
+@pytest.mark.parametrize("variance", [25.0, 100.0])
+def test_wishart_predictive_density_with_wide_latents(variance):
+    """Tails that fall like exp(-x) on one side: against the trapezoidal rule over both log-variances."""
+    rng, sd = np.random.default_rng(3), np.sqrt(variance)
+    family = families.Wishart(phi=5.5).resolve(np.eye(2)[None])
+    mean, cov = 0.5 * rng.normal(size=(1, 3)), variance * (0.6 * np.eye(3) + 0.4)[None]
+    y = family.encode(family.sample(mean, rng))
+    density, a, A, fewer = family.fewer_latents(mean, cov, y)
+    x = np.arange(-8.0, 8.0, 0.12 / sd)  # an eighth of what log-variances vary by
+    root, total = np.linalg.cholesky(A[0]), []
+    for first in x:
+        e = np.stack([np.full_like(x, first), x], axis=-1)
+        total.append(
+            logsumexp(density.log_prob((a[0] + e @ root.T)[:, None], fewer)[:, 0] - 0.5 * np.sum(e**2, axis=-1))
+        )
+    exact = logsumexp(total) + 2 * np.log((x[1] - x[0]) / np.sqrt(2 * np.pi))
+    assert Predictive(family, mean, cov).log_prob(y)[0] == pytest.approx(exact, abs=1e-6)
+
+
 @pytest.mark.parametrize("p", [2, 3, 4])
 def test_derivatives_without_the_coefficients(p):
     rng, D, h = np.random.default_rng(p), p * (p + 1) // 2, 1e-5

@@ -474,7 +474,7 @@ def test_covariances_of_shares_are_those_of_the_spread(family, trials):
         np.testing.assert_allclose(found.sum(axis=0), 0.0, atol=1e-12 * (trials or 1.0) ** 2)
 
 
-def ridge_integral(family, var, y, n=101, step=0.06):
+def ridge_integral(family, var, y, n=81, step=0.08):
     """log E[p(y)] for three latents N(0, var I): sections across the line of equal latents, dense at the ridge."""
     sd, t = np.sqrt(var), np.linspace(-1.0, 1.0, n)
     total = []
@@ -513,6 +513,16 @@ def test_densities_of_compositions_with_independent_latents(var):
     family = families.Dirichlet().resolve(y[None])
     found = Predictive(family, mean[None], var * np.eye(3)[None]).log_prob(y[None])[0]
     assert found == pytest.approx(logsumexp(total) + np.log(0.04), abs=1e-6)
+
+
+@pytest.mark.parametrize("var", [1.0, 100.0, 1e4])
+def test_densities_of_three_classes_add_up(var):
+    """Each class is an integral over two contrasts with nodes of its own."""
+    rng, family = np.random.default_rng(1), families.Categorical(n_classes=3).resolve(np.arange(3))
+    A, mean = rng.normal(size=(8, 3, 5)), rng.normal(size=(8, 3))
+    p = Predictive(family, mean, var / 5 * A @ A.swapaxes(1, 2))
+    total = sum(np.exp(p.log_prob(np.full(8, k))) for k in range(3))
+    np.testing.assert_allclose(total, 1.0, atol=1e-6)
 
 
 @pytest.mark.parametrize("var, rows", [(0.3, 40), (25.0, 6)])

@@ -47,14 +47,17 @@ Array = NDArray[np.float64]
 # on all families with two and three latents), so that the next one is off by this share of the change.
 TOLERANCE, NEXT = 5e-7, 0.1
 WIDE, NEXT_OF_WIDE, CHANCE = 0.7, 0.5, 0.02
-MOST_NODES = {2: 2**11, 3: 2**13}  # of a row's product rules
+# Nodes of a row's product rules. With two latents those of Gauss and Hermite: the trapezoidal ones after them end at a
+# radius beyond which tails that fall like exp(-x), on one side, still hold 1e-6 to 1e-5 (variances of matrices).
+MOST_NODES = {2: 400, 3: 2**13}
 # Three latents: sections across the widest direction whose Laplace approximation is so much (logarithm) below the
 # largest one's are left at it.
 NOTHING = 25.0
 # Spacing in t of the stretched rule, by the number of latents. Its error falls exponentially, to 1e-10 and 1e-8 of
 # Gaussian integrands here: a rule that differs by so much (second numbers) from the one of twice the spacing is itself
-# off by about the square of that (compositions of three parts, latents 5 to 20 wide: below 1e-6).
-SPACING = {1: (0.2, 2e-5), 2: (0.25, 3e-5), 3: (0.2, 1e-4)}
+# off by about the square of that, or somewhat more: 1e-7 for classes with latents a hundred wide, below 1e-6 for
+# compositions of three parts with latents five to a hundred wide.
+SPACING = {1: (0.2, 2e-5), 2: (0.2, 1e-6), 3: (0.2, 1e-4)}
 REACH = 9.0  # standard deviations of the Gaussian, beyond the mode and the mean, that the stretched rule covers
 HALVINGS = 8  # of that spacing at most
 NODES_STEP = 1.25  # rows whose numbers of nodes differ by less than this factor are integrated together
@@ -348,7 +351,9 @@ def _by_ladder(peaks: Peaks) -> Array:
     while rows.size:
         finer = peaks.of(rows).log_integral(levels[rows])
         change = np.abs(finer - out[rows])
-        error = share[rows] * np.maximum(change, CHANCE * before[rows])
+        with np.errstate(invalid="ignore", divide="ignore"):  # rules that gain less than expected gain less again
+            slow = np.where(np.isfinite(before[rows]) & (before[rows] > 0), change / before[rows], 0.0)
+        error = np.maximum(share[rows] * np.maximum(change, CHANCE * before[rows]), change * np.minimum(slow, 1.0))
         out[rows], before[rows] = finer, change
         rows, error = rows[~(error <= TOLERANCE)], error[~(error <= TOLERANCE)]
         if products:
