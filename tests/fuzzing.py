@@ -1,7 +1,7 @@
 """Readers under attack: broken files, tables and kernel texts give documented errors, little memory, no actions.
 
 ``python tests/fuzzing.py --inputs 100000`` (``make fuzz``) takes about that many broken inputs over all readers; the
-tests take a fifth. Inputs are made from a corpus of good ones, the files in tests/data and those that are made here, by
+tests take half. Inputs are made from a corpus of good ones, the files in tests/data and those that are made here, by
 mutations of bytes and of what the bytes mean: a changed model document gets a new digest, so that it is read and not
 only refused.
 """
