@@ -213,6 +213,13 @@ def test_pages_of_the_reference_show_examples_that_use_them():
         assert any("gallery/" in target for target in read(f"reference/ggpm.{name}.html").targets), name
 
 
+def test_no_example_prints_a_warning_or_a_path_of_the_machine_that_built_it():
+    root = str(Path(__file__).parents[1])
+    for page in (SITE / "gallery").rglob("*.html"):
+        text = page.read_text("utf-8")
+        assert not re.search(r"\w+Warning: ", text) and root not in text, page.name
+
+
 def test_every_page_can_be_reached():
     """From the landing page by the menus and the text, however many clicks; the search page is behind its field."""
     seen, now = set(), ["index.html"]
