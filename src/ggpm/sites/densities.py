@@ -50,9 +50,9 @@ WIDE, NEXT_OF_WIDE, CHANCE = 0.7, 0.5, 0.02
 # Nodes of a row's product rules. With two latents those of Gauss and Hermite: the trapezoidal ones after them end at a
 # radius beyond which tails that fall like exp(-x), on one side, still hold 1e-6 to 1e-5 (variances of matrices).
 MOST_NODES = {2: 400, 3: 2**13}
-# Three latents: sections across the widest direction whose Laplace approximation is so much (logarithm) below the
-# largest one's are left at it.
-NOTHING = 25.0
+# Sections across the widest direction whose Laplace approximation is so much (logarithm) below the largest one's are
+# left at it.
+NOTHING = 18.0
 # Spacing in t of the stretched rule, by the number of latents. Its error falls exponentially, to 1e-10 and 1e-8 of
 # Gaussian integrands here: a rule that differs by so much (second numbers) from the one of twice the spacing is itself
 # off by about the square of that, or somewhat more: 1e-7 for classes with latents a hundred wide, below 1e-6 for
@@ -68,7 +68,7 @@ RESTART = 8  # steps after which rows that have not arrived are tried from their
 # With more than three latents: the error above which a sparse grid is given up, and the points that take its place,
 # which are off by so much for ten parts, classes or counts (latents with standard deviations below 0.7).
 GRID_ERROR, STUDENT_LOG2 = 1.5e-3, 14
-SECTION_DOUBLES = 256  # kept of each section
+SECTION_DOUBLES = 8  # of a batch for each section: inner integrals have batches of their own
 CHUNK = 4096  # rows that are worked on at a time: what is kept of each is D x D
 
 
@@ -393,13 +393,11 @@ def _nested(peaks: Peaks, latents: int) -> Array:
             constant=tiled.constant - 0.5 * flat**2,
         )  # fmt: skip
         peaks = _peaks(inner, e[rows[tile], 1:])
-        if d == 2:
-            return _nested(peaks, latents).reshape(S, k)
         out = peaks.value - peaks.log_det  # Laplace's; sections that hold nothing need no more
         top = out.reshape(S, k).max(axis=0)
         matters = np.flatnonzero(out > (top - NOTHING)[tile])
-        out[matters] = _by_ladder(peaks.of(matters))
+        some = peaks.of(matters)
+        out[matters] = _nested(some, latents) if d == 2 else _by_ladder(some)
         return out.reshape(S, k)
 
-    # inner integrals take care of their own memory: what counts here is what is kept of each section
     return _line(f, sections, e[:, 0], 1.0 / np.sqrt(values[:, 0]), latents, SECTION_DOUBLES)
