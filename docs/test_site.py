@@ -105,6 +105,15 @@ def test_pages(browser, address, name, width):
     page.close()
 
 
+@pytest.mark.parametrize("name", ["index", "inside", "cookbook"])
+def test_dark_pages(browser, address, name):
+    page = Watched(browser, WIDTHS[-1], address, dark=True).open(f"{address}/{name}.html")
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)")
+    assert max(background[:3]) < 80
+    assert not violations(page)
+    page.close()
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_report(browser, report, width, dark):
