@@ -94,7 +94,7 @@ def test_names_and_errors():
 
 
 def test_heights_compare_priors_of_one_length_scale_and_of_several():
-    """At the mode all cost nothing; off it several that moved together cost no more than the one that they stand for."""
+    """At the mode all cost nothing; off it, several that moved together cost no more than the one they stand for."""
     one, several = Priors((LogNormal(2.0, 1.5),)), Priors((None,) * 4, ((slice(0, 4), Shrunk(2.0, 1.5, 1.0)),))
     assert one.height(np.log([2.0])) == several.height(np.full(4, np.log(2.0))) == 0.0
     together, apart = several.height(np.full(4, np.log(6.0))), several.height(np.log([6.0, 2.0 / 3.0, 6.0, 2.0 / 3.0]))
