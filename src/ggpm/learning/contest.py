@@ -48,7 +48,7 @@ FIRST_ROWS, LAST_ROWS = 80, (300, 500)  # of the first rung; least and most of t
 # costs about as much as with structure. Blocks of up to three latents have structure.
 MOST_COUPLED, CHEAP_BLOCKS = 700, 3
 SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, and on the last
-PLAINEST = Recipe(np.inf)
+PLAINEST, FLAT = Recipe(np.inf), Recipe(flat=True)
 SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
 PARTS = ("own", "linear", "additive", "noise", "order")
 # Nats of evidence, priors included, over all rows of a rung that a further part must bring, and each further length
@@ -271,6 +271,17 @@ def _earns(child: Entry, parent: Entry) -> bool:
     return loo >= 0.0 and evidence >= max(LEAST_GAIN, OWN_GAIN * further)
 
 
+def _shows(best: Entry, flat: Entry) -> bool:
+    """Whether rows show that y depends on the columns at all.
+
+    For that the evidence must rise by a nat for each hyperparameter that was climbed over. Of 60 rows of noise it rises
+    by up to two and more, and new rows are then forecast up to one nat worse than by the constant; half the logarithm of
+    the number of rows for each (Schwarz 1978) would be too much to ask: of 150 labels of functions with variance one
+    more than half would show nothing.
+    """
+    return best.value - flat.value >= OWN_GAIN * (len(best.optimum.theta) - len(flat.optimum.theta))
+
+
 def _pruned(best: Entry, rung: Sequence[Entry]) -> Entry:
     """The candidate without parts that are not worth having any more beside those that came later."""
     parts = [part for part in PARTS if getattr(best.recipe, part)]
@@ -362,6 +373,9 @@ def contest(
         rung = [*rung, *found]
         kept += [e for e in found if _handicapped(e) > _handicapped(best)]
         best = kept[-1]
+    flat = ring.tried([(FLAT, best.rows, None, None)], max_iter=SHORT_CLIMB)
+    kept += [e for e in flat if not _shows(best, e)]
+    rung += flat
     return ring.outcome([e for e in rung if len(e.rows) == len(best.rows)], kept)
 
 
