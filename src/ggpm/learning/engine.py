@@ -40,6 +40,11 @@ ROUNDING, ROUNDING_OF_BOUND = 1e-13, 1e-12
 # Relative decrement below which a Newton search that comes no closer is at the limit of rounding; half of it is what is
 # left to gain in the objective.
 STALLED = 1e-10
+# Steps with the Fisher curvature after which a search whose decrement, above so many nats, has not halved again is
+# given up: its mode is at no distance that counts (a function through every row, whose noise goes to nothing), each
+# step costs two factorisations, and the observed curvature would serve at the end of any other (seen after 23 at most,
+# where the evidence was of use). Between failures the observed curvature is tried at every third step.
+PATIENCE, AFAR, RETRY = 16, 1.0, 3
 # A search for a bound that rounding stops has converged if its sites still move less than this: ten times the default
 # tolerance, and 1e-10 in the bound, which is stationary in them.
 ROUNDED = 1e-5
@@ -112,7 +117,7 @@ class _Expansion:
         self.factor: Any = None
         self.unexplained, self.accepted = 0.0, np.inf
         self.trace = [self.look.objective]
-        self.there = False
+        self.least, self.vain, self.there = np.inf, 0, False
 
     def _first(self, start: Any) -> Any:
         """The best of prior mean, earlier mean, and a Newton step from the earlier latents or from Taylor's point."""
@@ -143,6 +148,8 @@ class _Expansion:
 
     def arrived(self) -> bool:
         try:
+            if self.vain % RETRY and self.least > AFAR:
+                self.look = self.process.look(self.rule, self.look.x, fisher=True)
             if self.factor is None or not self.process.unchanged(self.look, self.factor):
                 self._factorise()
         except NotPositiveDefinite:
@@ -152,6 +159,9 @@ class _Expansion:
             except NotPositiveDefinite as err:
                 raise InferenceError(f"the posterior precision is not positive definite ({err})") from None
         self.step, self.decrement = self.process.newton(self.look, self.factor)
+        if self.look.fisher:
+            self.vain = 0 if self.decrement < 0.5 * self.least else self.vain + 1
+            self.least = min(self.least, self.decrement)
         size = 1.0 + abs(self.look.objective)
         # at the limit of rounding the decrement no longer falls
         stalled = self.decrement <= STALLED * size and self.decrement >= 0.25 * self.accepted
@@ -163,6 +173,8 @@ class _Expansion:
         self.factor, self.unexplained = self.process.factor(self.look), self.process.unexplained(self.look)
 
     def advance(self) -> bool:
+        if self.vain >= PATIENCE and self.decrement > AFAR:
+            return False
         curvature = self.rule.depends_on != "y"
         floor = self.look.objective - ROUNDING * (1.0 + abs(self.look.objective))
         trials = self.process.trials(self.rule, self.look, self.step, curvature)
