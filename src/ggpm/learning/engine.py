@@ -40,11 +40,9 @@ ROUNDING, ROUNDING_OF_BOUND = 1e-13, 1e-12
 # Relative decrement below which a Newton search that comes no closer is at the limit of rounding; half of it is what is
 # left to gain in the objective.
 STALLED = 1e-10
-# Steps with the Fisher curvature after which a search whose decrement, above so many nats, has not halved again is
-# given up: its mode is at no distance that counts (a function through every row, whose noise goes to nothing), each
-# step costs two factorisations, and the observed curvature would serve at the end of any other (seen after 23 at most,
-# where the evidence was of use). Between failures the observed curvature is tried at every third step.
-PATIENCE, AFAR, RETRY = 16, 1.0, 3
+# Decrement in nats below which a search with the Fisher curvature is near its end: there the observed curvature is
+# tried at every step, before that at every third.
+NEAR, RETRY = 1.0, 3
 # A search for a bound that rounding stops has converged if its sites still move less than this: ten times the default
 # tolerance, and 1e-10 in the bound, which is stationary in them.
 ROUNDED = 1e-5
@@ -83,6 +81,11 @@ def find(rule: Rule, process: Process, start: Any = None) -> Approximation:
         if walk.arrived() or iteration == rule.max_iter or not walk.advance():
             break
     return walk.result(iteration)
+
+
+def laplace_for(rule: Rule) -> Laplace:
+    """Laplace's rule for a start of another one: no more patient than that."""
+    return Laplace().loosened if rule == rule.loosened else Laplace()
 
 
 def line_search(trials: Iterable[Trial], floor: float, slope: float) -> Trial | None:
@@ -148,7 +151,7 @@ class _Expansion:
 
     def arrived(self) -> bool:
         try:
-            if self.vain % RETRY and self.least > AFAR:
+            if self.vain % RETRY and self.least > NEAR:
                 self.look = self.process.look(self.rule, self.look.x, fisher=True)
             if self.factor is None or not self.process.unchanged(self.look, self.factor):
                 self._factorise()
@@ -173,7 +176,7 @@ class _Expansion:
         self.factor, self.unexplained = self.process.factor(self.look), self.process.unexplained(self.look)
 
     def advance(self) -> bool:
-        if self.vain >= PATIENCE and self.decrement > AFAR:
+        if self.vain >= self.rule.patience and self.decrement > NEAR:
             return False
         curvature = self.rule.depends_on != "y"
         floor = self.look.objective - ROUNDING * (1.0 + abs(self.look.objective))
@@ -267,7 +270,7 @@ class _Bound:
             if best is not None and np.isfinite(best.bound):
                 return best
         with suppress(NotPositiveDefinite, InferenceError):
-            laplace = find(Laplace(), self.process)
+            laplace = find(laplace_for(self.rule), self.process)
             natural = self.process.natural(laplace.q, self.rule.factorised)
             state = self._state(natural)
             for precision in NARROWER:

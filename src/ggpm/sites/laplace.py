@@ -44,6 +44,10 @@ class Laplace(Rule):
         check_whole(self.max_iter, "max_iter", 1)
         check_positive(self.tol, "tol")
 
+    @property
+    def loosened(self) -> Laplace:
+        return _Impatient(self.max_iter, self.tol)
+
     def u(self, problem: Problem, f: Array) -> Array:
         return problem.family.u(f + problem.offset, problem.y)
 
@@ -56,6 +60,16 @@ class Laplace(Rule):
 
     def slopes(self, problem: Problem, f: Array, V: Marginals | None, sites: Sites) -> Slopes:
         return _LaplaceSlopes(problem, f + problem.offset, sites)
+
+
+class _Impatient(Laplace):
+    """Laplace's rule within a search for hyperparameters.
+
+    Where the mode is at no distance that counts (a function through every row, whose noise goes to nothing) its
+    evidence is of no use, and a hundred steps with two factorisations each do not reach it.
+    """
+
+    patience = 16
 
 
 @dataclass(frozen=True)
