@@ -3,6 +3,7 @@
 import warnings
 from functools import reduce
 from operator import add
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -212,6 +213,31 @@ def test_order_that_columns_tell_is_left_to_them(columns):
     angle = 2 * np.pi * x / 200
     X = x[:, None] if columns == "sorted" else np.stack([np.cos(angle), np.sin(angle)], axis=1)
     assert not any("order" in trial.name for trial in GGPRegressor().fit(X, y).search_)
+
+
+def test_parts_that_later_ones_make_needless_are_dropped():
+    """Rows of a group are alike in all columns: length scales of their own seem to help until the order is there."""
+
+    def entry(value, loo, **parts):
+        return Stub(contest.Recipe(np.inf, **parts), value, loo)
+
+    plain, own, order = entry(-250.0, -1.6), entry(-236.0, -1.5, own=True), entry(-232.0, -1.6, order=True)
+    both = entry(-230.0, -1.55, own=True, order=True)
+    rung = [plain, own, order, both]
+    assert contest._earns(own, plain) and contest._earns(both, own) and not contest._earns(both, order)
+    assert contest._pruned(both, rung) is order
+    assert contest._pruned(own, rung) is own
+    both.value = -220.0  # here they bring more than a nat for each length scale even so
+    assert contest._pruned(both, rung) is both
+
+
+class Stub:
+    """What the rules of a contest look at in an entry: eight columns, 150 rows."""
+
+    def __init__(self, recipe, value, loo):
+        self.recipe, self.value, self.loo_mean = recipe, value, loo
+        self.rows, self.evidence_mean = np.arange(150), value / 150
+        self.optimum = SimpleNamespace(theta=np.zeros(3 + 7 * recipe.own + 2 * recipe.order))
 
 
 def test_the_contest_in_a_picture():

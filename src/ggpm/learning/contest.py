@@ -82,7 +82,7 @@ class Trial:
     loo: float
     """Mean leave-one-out log density per row (blocks of rows that hang together are left out together)."""
     evidence: float
-    """Log evidence per row."""
+    """Log evidence, less what the priors take off it, per row."""
     score: float
     """What candidates on the same rows are ordered by, nats per row."""
     seconds: float
@@ -264,11 +264,19 @@ class Ring:
 
 def _earns(child: Entry, parent: Entry) -> bool:
     """Whether a further part is worth having."""
-    evidence, loo = child.optimum.value - parent.optimum.value, child.loo_mean - parent.loo_mean
+    evidence, loo = child.value - parent.value, child.loo_mean - parent.loo_mean
     if child.recipe.order and not parent.recipe.order:
         return evidence >= ORDER_GAIN
     further = len(child.optimum.theta) - len(parent.optimum.theta) if child.recipe.own and not parent.recipe.own else 0
     return loo >= 0.0 and evidence >= max(LEAST_GAIN, OWN_GAIN * further)
+
+
+def _pruned(best: Entry, rung: Sequence[Entry]) -> Entry:
+    """The candidate without parts that are not worth having any more beside those that came later."""
+    parts = [part for part in PARTS if getattr(best.recipe, part)]
+    without = {replace(best.recipe, **{part: False}) for part in parts}
+    simpler = [e for e in rung if e.recipe in without and len(e.rows) == len(best.rows) and not _earns(best, e)]
+    return _pruned(max(simpler, key=score), rung) if simpler else best
 
 
 def _finalist(e: Entry) -> Finalist:
@@ -329,17 +337,22 @@ def contest(
         rung = ring.tried([(e.recipe, last, e, None) for e in survivors], max_iter=LONG_CLIMB) or survivors
     best = max(rung, key=score)
     kept.append(best)
-    helped, tried = list(PARTS), {e.recipe for e in rung}
+    helped, helpful, tried = list(PARTS), set[str](), {e.recipe for e in rung}
     while helped:
         children = [replace(best.recipe, **{part: True}) for part in helped]
         children = [c for c in children if c not in tried]
         found = ring.tried([(c, best.rows, best, None) for c in children], max_iter=LONG_CLIMB)
         rung, tried = [*rung, *found], tried | set(children)
         better = [e for e in found if _earns(e, best)]
-        helped = [part for part in helped if any(getattr(e.recipe, part) for e in better[1:])]
         if not better:
             break
+        helped = [part for part in helped if any(getattr(e.recipe, part) for e in better[1:])]
+        helpful.update(helped)
         best = better[0]
+        pruned = _pruned(best, rung)
+        if pruned is not best:
+            helped = [part for part in PARTS if part in helpful and not getattr(best.recipe, part)]
+            best = pruned
         kept.append(best)
     return ring.outcome([e for e in rung if len(e.rows) == len(best.rows)], kept)
 
