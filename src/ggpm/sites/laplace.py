@@ -54,9 +54,8 @@ class Laplace(Rule):
     def at(self, problem: Problem, f: Array, V: Marginals | None = None, fisher: bool = False) -> Sites:
         eta = f + problem.offset
         u, U = problem.family.u_and_U(eta, problem.y)
-        if not fisher:
-            return Sites(u, U)
-        return Sites(u, problem.family.U(eta, problem.y, expected=True), np.ones(len(f), dtype=bool))
+        every = np.ones(len(f), dtype=bool)
+        return Sites(u, problem.family.U(eta, problem.y, expected=True), every) if fisher else Sites(u, U)
 
     def slopes(self, problem: Problem, f: Array, V: Marginals | None, sites: Sites) -> Slopes:
         return _LaplaceSlopes(problem, f + problem.offset, sites)
