@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.gaussian_process.kernels import RBF
 
 from cases import simulate
 from ggpm import GGPClassifier, GGPRegressor, plotting
 from ggpm.data.columns import Columns
 from ggpm.fields.dense import DenseField
-from ggpm.kernels import summands
-from ggpm.kernels.candidates import SMOOTHNESS
+from ggpm.kernels import Scaled, summands
+from ggpm.kernels.candidates import KNOTS, SMOOTHNESS, rank_scores
 from ggpm.learning import contest
 from ggpm.learning.objective import Evidence
 from ggpm.sites import Laplace
@@ -125,6 +126,35 @@ def test_readings_of_one_scale_may_have_one_unit():
     assert "RBF, one unit" in tried
     X[:, 0] *= 10.0
     assert not any("one unit" in t.name for t in GGPRegressor().fit(X, y).search_)
+
+
+def test_columns_with_long_tails_are_measured_by_ranks():
+    rng = np.random.default_rng(1)
+    Z, Z_new = rng.normal(size=(2, 150, 2))
+    y, truth = (np.sin(2.0 * z[:, 0]) + 0.5 * z[:, 1] + 0.2 * rng.normal(size=150) for z in (Z, Z_new))
+    model = GGPRegressor().fit(np.exp(2.0 * Z), y)
+    assert "ranks" in model.search_.winner and "by ranks" in repr(model.kernel_)
+    # measured in spreads most rows of a log-normal column are in one place
+    plain = GGPRegressor(priors={"length_scale": contest_prior()}).fit(np.exp(2.0 * Z), y)
+    new = np.exp(2.0 * Z_new), truth
+    assert model.log_predictive_density(*new).mean() > plain.log_predictive_density(*new).mean() + 0.2
+    assert "ranks" not in GGPRegressor().fit(Z, y).search_.winner  # normal columns have nothing to gain
+
+
+def test_a_column_by_ranks_goes_on_beyond_its_ends():
+    places, scores = rank_scores(np.exp(np.linspace(-3.0, 3.0, 101)))
+    assert len(places) == KNOTS and np.all(np.diff(places) > 0) and np.all(np.diff(scores) > 0)
+    np.testing.assert_allclose(scores[:8], -np.array(scores[:-9:-1]), atol=1e-12)
+    assert rank_scores(np.array([0.0, 1.0, 1.0])) == ()
+    # a row of weight two is the row twice
+    np.testing.assert_array_equal(
+        rank_scores(np.array([0.0, 1.0, 5.0]), np.array([1.0, 2.0, 1.0])), rank_scores(np.array([0.0, 1.0, 1.0, 5.0]))
+    )
+    seen = Scaled(RBF(), (0.0,), (2.0,), knots=((places, scores),)).seen
+    x = np.array([[places[0] - 4.0], [places[0]], [1.0], [places[-1]], [places[-1] + 4.0]])
+    np.testing.assert_allclose(seen(x)[[0, 1, 3, 4], 0], [scores[0] - 2, scores[0], scores[-1], scores[-1] + 2])
+    step = 1e-6
+    np.testing.assert_allclose(seen.slopes(x + 0.01), (seen(x + 0.01 + step) - seen(x + 0.01)) / step, rtol=1e-5)
 
 
 def test_times_and_categories_are_parts_of_every_candidate():

@@ -43,7 +43,7 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 LEAST_ROWS = 20  # below, differences between candidates are noise, and the plainest one is taken
-FIRST_ROWS, LAST_ROWS = 80, (150, 300)  # of the first rung; least and most of the last, between which it is a third
+FIRST_ROWS, LAST_ROWS = 80, (300, 500)  # of the first rung; least and most of the last, between which it is a half
 # Rows times latents that a rung may have where blocks of all latents are factorised together: up to here a candidate
 # costs about as much as with structure. Blocks of up to three latents have structure.
 MOST_COUPLED, CHEAP_BLOCKS = 700, 3
@@ -321,7 +321,7 @@ def contest(
     ring = Ring(arena, budget, n_jobs, tell, journal)
     order = np.random.default_rng(seed).permutation(n)[: _most_rows(arena.pool)]
     first = np.sort(order[:FIRST_ROWS])
-    last = np.sort(order[: int(np.clip(n // 3, *LAST_ROWS))])
+    last = np.sort(order[: int(np.clip(n // 2, *LAST_ROWS))])
     plain = [(PLAINEST, first, None, s) for s in arena.starts(PLAINEST, SHORTER)]
     plainest = ring.tried([*plain, (replace(PLAINEST, common=True), first, None, None)], max_iter=SHORT_CLIMB)
     if not plainest:
@@ -336,6 +336,8 @@ def contest(
         kept += survivors
         rung = ring.tried([(e.recipe, last, e, None) for e in survivors], max_iter=LONG_CLIMB) or survivors
     best = max(rung, key=score)
+    found = ring.tried([(_otherwise_measured(best.recipe), best.rows, best, None)], max_iter=LONG_CLIMB)
+    rung, best = [*rung, *found], max([best, *found], key=_handicapped)
     kept.append(best)
     helped, helpful, tried = list(PARTS), set[str](), {e.recipe for e in rung}
     while helped:
@@ -354,7 +356,23 @@ def contest(
             helped = [part for part in PARTS if part in helpful and not getattr(best.recipe, part)]
             best = pruned
         kept.append(best)
+    other = _otherwise_measured(best.recipe)
+    if other not in tried:  # what a part explains may look like a matter of measure, and the other way round
+        found = ring.tried([(other, best.rows, best, None)], max_iter=LONG_CLIMB)
+        rung = [*rung, *found]
+        kept += [e for e in found if _handicapped(e) > _handicapped(best)]
+        best = kept[-1]
     return ring.outcome([e for e in rung if len(e.rows) == len(best.rows)], kept)
+
+
+def _handicapped(entry: Entry) -> float:
+    """The score, and what ranks must bring to be taken: spreads go on beyond the rows that were seen as they are."""
+    return score(entry) - LEAST_GAIN / entry.weight.sum() * entry.recipe.ranks
+
+
+def _otherwise_measured(recipe: Recipe) -> Recipe:
+    """The same parts, of ranks of numbers instead of numbers in their spreads, or the other way round."""
+    return replace(recipe, ranks=not recipe.ranks, common=False)
 
 
 def _most_rows(pool: Evidence) -> int:
@@ -395,7 +413,7 @@ def choose_kernel(
         or not ordered
         or not _in_blocks(pool)
         or _ordered_by_columns(pool.field.X),  # type: ignore[attr-defined]
-        **({} if priors in (None, "auto") else dict.fromkeys(PARTS, True)),
+        **({} if priors in (None, "auto") else dict.fromkeys(("ranks", *PARTS), True)),
     }
     pool = copy.copy(pool)
     pool.rule = Laplace() if isinstance(pool.rule, Variational) else pool.rule
@@ -403,7 +421,7 @@ def choose_kernel(
     X = pool.field.X  # type: ignore[attr-defined]
     arena = Arena(
         pool, Ingredients.of(X, columns, weight), partial(resolved, priors), _blocks(pool, columns),
-        tuple(part for part in PARTS if withheld.get(part)),
+        tuple(part for part, never in withheld.items() if never),
     )  # fmt: skip
     return contest(arena, seed=seed, budget=budget, n_jobs=n_jobs, tell=tell, journal=journal)
 
