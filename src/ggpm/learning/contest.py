@@ -245,7 +245,9 @@ class Ring:
         """The table, and the finalists among the entries of the last rung: the one that was kept last has won."""
         winner = kept[-1]
         best = [winner, *sorted((e for e in last if e is not winner), key=lambda e: -score(e))]
-        went_on = {id(entry) for entry in kept}
+        tried_at = {id(entry): k for k, entry in enumerate(self.entries)}
+        # what was kept on the way and dropped again is not told: the last line that was kept is the winner's
+        went_on = {id(entry) for entry in kept if tried_at[id(entry)] <= tried_at[id(winner)]}
         trials = []
         for tried in self._starts_together():
             e = max(tried, key=score)
@@ -275,8 +277,8 @@ def _shows(best: Entry, flat: Entry) -> bool:
     """Whether rows show that y depends on the columns at all.
 
     For that the evidence must rise by a nat for each hyperparameter that was climbed over. Of 60 rows of noise it rises
-    by up to two and more, and new rows are then forecast up to one nat worse than by the constant; half the logarithm of
-    the number of rows for each (Schwarz 1978) would be too much to ask: of 150 labels of functions with variance one
+    by two and more, and new rows are then forecast up to one nat worse than by the constant. Half the logarithm of the
+    number of rows for each (Schwarz 1978) would be too much to ask: of functions of variance one, seen by 150 labels,
     more than half would show nothing.
     """
     return best.value - flat.value >= OWN_GAIN * (len(best.optimum.theta) - len(flat.optimum.theta))
@@ -414,7 +416,7 @@ def choose_kernel(
         or not ordered
         or not _in_blocks(pool)
         or _ordered_by_columns(pool.field.X),  # type: ignore[attr-defined]
-        **({} if priors in (None, "auto") else dict.fromkeys(PARTS, True)),
+        **({} if priors in (None, "auto") else dict.fromkeys((*PARTS, "flat"), True)),
     }
     pool = copy.copy(pool)
     pool.rule = Laplace() if isinstance(pool.rule, Variational) else pool.rule
