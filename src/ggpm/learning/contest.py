@@ -50,7 +50,7 @@ MOST_COUPLED, CHEAP_BLOCKS = 700, 3
 SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, and on the last
 PLAINEST = Recipe(np.inf)
 SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
-PARTS = ("own", "linear", "additive", "noise", "order")
+PARTS = ("ranks", "own", "linear", "additive", "noise", "order")
 # Nats of evidence, priors included, over all rows of a rung that a further part must bring, and each further length
 # scale. Leave-one-out densities may only object: of rows that shaped eight length scales they say little (on readings
 # of the wind 17 nats gained and 0.05 lost on each new row, on shares of food 5 and 0.02).
@@ -336,12 +336,10 @@ def contest(
         kept += survivors
         rung = ring.tried([(e.recipe, last, e, None) for e in survivors], max_iter=LONG_CLIMB) or survivors
     best = max(rung, key=score)
-    found = ring.tried([(_otherwise_measured(best.recipe), best.rows, best, None)], max_iter=LONG_CLIMB)
-    rung, best = [*rung, *found], max([best, *found], key=_handicapped)
     kept.append(best)
     helped, helpful, tried = list(PARTS), set[str](), {e.recipe for e in rung}
     while helped:
-        children = [replace(best.recipe, **{part: True}) for part in helped]
+        children = [_bred(best.recipe, part) for part in helped]
         children = [c for c in children if c not in tried]
         found = ring.tried([(c, best.rows, best, None) for c in children], max_iter=LONG_CLIMB)
         rung, tried = [*rung, *found], tried | set(children)
@@ -356,23 +354,12 @@ def contest(
             helped = [part for part in PARTS if part in helpful and not getattr(best.recipe, part)]
             best = pruned
         kept.append(best)
-    other = _otherwise_measured(best.recipe)
-    if other not in tried:  # what a part explains may look like a matter of measure, and the other way round
-        found = ring.tried([(other, best.rows, best, None)], max_iter=LONG_CLIMB)
-        rung = [*rung, *found]
-        kept += [e for e in found if _handicapped(e) > _handicapped(best)]
-        best = kept[-1]
     return ring.outcome([e for e in rung if len(e.rows) == len(best.rows)], kept)
 
 
-def _handicapped(entry: Entry) -> float:
-    """The score, and what ranks must bring to be taken: spreads go on beyond the rows that were seen as they are."""
-    return score(entry) - LEAST_GAIN / entry.weight.sum() * entry.recipe.ranks
-
-
-def _otherwise_measured(recipe: Recipe) -> Recipe:
-    """The same parts, of ranks of numbers instead of numbers in their spreads, or the other way round."""
-    return replace(recipe, ranks=not recipe.ranks, common=False)
+def _bred(recipe: Recipe, part: str) -> Recipe:
+    """A recipe with one more part; numbers that are measured by their ranks have no unit."""
+    return replace(recipe, **{part: True}, **({"common": False} if part == "ranks" else {}))
 
 
 def _most_rows(pool: Evidence) -> int:
@@ -413,7 +400,7 @@ def choose_kernel(
         or not ordered
         or not _in_blocks(pool)
         or _ordered_by_columns(pool.field.X),  # type: ignore[attr-defined]
-        **({} if priors in (None, "auto") else dict.fromkeys(("ranks", *PARTS), True)),
+        **({} if priors in (None, "auto") else dict.fromkeys(PARTS, True)),
     }
     pool = copy.copy(pool)
     pool.rule = Laplace() if isinstance(pool.rule, Variational) else pool.rule
