@@ -1,8 +1,8 @@
 """The contest that decides which kernel a model has when none is given.
 
 Candidates (`ggpm.kernels.candidates.Recipe`) are learned on some rows by a short climb of the evidence, each from the
-optimum of the best one that has all of its parts but one, and judged by leave-one-out densities and evidence together. The
-first rung compares smoothness on few rows; survivors are bred with further parts and compared on more rows; what wins is
+optimum of the best one that has all of its parts but one, and judged by leave-one-out densities and evidence
+together. The first rung compares smoothness on few rows; survivors are bred with further parts on more rows; what wins is
 finished on all rows. Everything here is decided under Laplace's rule where the model's own is variational: the optima
 are nearly the same (within 0.2 of log-hyperparameters on angles, counts, classes and compositions of 75 to 300 rows),
 and a search costs a fifth to an eightieth.
