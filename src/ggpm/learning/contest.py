@@ -2,8 +2,8 @@
 
 Candidates (`ggpm.kernels.candidates.Recipe`) are learned on some rows by a short climb of the evidence, each from the
 optimum of the best one that has all of its parts but one, and judged by leave-one-out densities and evidence
-together. The first rung compares smoothness on few rows; survivors are bred with further parts on more rows; what wins is
-finished on all rows. Everything here is decided under Laplace's rule where the model's own is variational: the optima
+together. The first rung compares smoothness on few rows; survivors are bred with further parts on more rows; what wins
+is finished on all rows. Everything here is decided under Laplace's rule where the model's own is variational: optima
 are nearly the same (within 0.2 of log-hyperparameters on angles, counts, classes and compositions of 75 to 300 rows),
 and a search costs a fifth to an eightieth.
 """
