@@ -244,32 +244,41 @@ class _Bound:
         self.least, self.idle, self.there = np.inf, 0, False
 
     def _first(self, start: Any) -> _State:
-        """The earlier Gaussian, or Laplace's, as it is or narrower; where none can be used, the prior.
+        """The earlier Gaussian, or Laplace's, as it is or narrower, or Taylor's; where none can be used, the prior.
 
         Laplace's may be nearly as wide as the prior where the likelihood levels off (a count of zero), and the
-        expectation of exp then so large that no step leads back from it.
+        expectation of exp then so large that no step leads back from it. Or its mode is far from where the mass is:
+        a direction's latents may be as short as the prior of the concentration lets them.
         """
         if start is not None:
             found = [self._state(natural) for natural in self.process.resume_natural(start)]
             best = max((s for s in found if s is not None), key=lambda s: s.bound, default=None)
             if best is not None and np.isfinite(best.bound):
                 return best
+        state = None
         with suppress(NotPositiveDefinite, InferenceError):
             laplace = find(Laplace(), self.process)
-            natural = self.process.natural(laplace.q, self.rule.factorised)
-            state = self._state(natural)
-            for precision in NARROWER:
-                if state is not None and laplace.log_evidence - state.bound <= FAR * self.process.shape[0]:
-                    break
-                ahead = self._state(self.process.narrowed(natural, laplace.q, precision))
+            for natural in self._around(laplace):
+                ahead = self._state(natural)
                 if state is None or (ahead is not None and ahead.bound > state.bound):
                     state = ahead
-            if state is not None and np.isfinite(state.bound):
-                return state
+                if state is not None and laplace.log_evidence - state.bound <= FAR * self.process.shape[0]:
+                    break
+        if state is not None and np.isfinite(state.bound):
+            return state
         state = self._state(self.process.prior_natural(self.rule))
         if state is None:
             raise InferenceError("the evidence lower bound is not finite at these hyperparameters")
         return state
+
+    def _around(self, laplace: Approximation) -> Iterator[Natural]:
+        """Laplace's Gaussian, narrower ones with its mean, and Taylor's."""
+        process, factorised = self.process, self.rule.factorised
+        natural = process.natural(laplace.q, factorised)
+        yield natural
+        for precision in NARROWER:
+            yield process.narrowed(natural, laplace.q, precision)
+        yield process.natural(find(Taylor(), process).q, factorised)
 
     def _state(self, natural: Natural) -> _State | None:
         """The Gaussian of natural parameters with its bound, if there is one."""

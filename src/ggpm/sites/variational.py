@@ -29,7 +29,7 @@ from ggpm.data.checks import check_positive, check_whole
 from ggpm.families.curvature import Marginals
 from ggpm.kernels.linalg import NotPositiveDefinite
 from ggpm.sites.base import Problem, Rule, Sites, Slopes
-from ggpm.sites.expectations import TOLERANCES, SiteMap, expect, expect_phi, expected_blocks, root
+from ggpm.sites.expectations import SEARCHING, TOLERANCES, SiteMap, expect, expect_phi, expected_blocks, root
 
 Array = NDArray[np.float64]
 
@@ -37,9 +37,11 @@ Array = NDArray[np.float64]
 # More latents cost (nD)^3 per step; up to the order below that is less than what the expectations cost (measured with
 # one thread).
 BLOCKS_CHEAP, BLOCKS_MAX_ORDER = 3, 400
-# Tolerance of the sites while hyperparameters are searched: the bound is stationary in them, so that it is known to
-# 1e-8 of itself, less than what a search looks for, and its gradient to four digits.
-SEARCH_TOL = 1e-4
+# Tolerance of the sites while hyperparameters are searched, and what can be asked of the search then: the bound is
+# stationary in them, so that it is known to the square of it, and its gradient to four digits or three. With three
+# latents or more, whose nodes cost most, expectations have the precision of `SEARCHING`, which takes a quarter of them.
+# The end of a search is evaluated anew.
+SEARCH_TOL, MANY_TOL, MANY_FTOL, MANY_LATENTS = 1e-4, 1e-3, 1e-6, 3
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,11 @@ class Variational(Rule):
         if self.sites not in ("auto", "blocks", "factorised"):
             raise ValueError(f"sites must be 'auto', 'blocks' or 'factorised'; got {self.sites!r}.")
         if self.accuracy not in TOLERANCES:
-            raise ValueError(f"accuracy must be one of {', '.join(map(repr, TOLERANCES))}; got {self.accuracy!r}.")
+            names = ", ".join(repr(name) for name in TOLERANCES if name != SEARCHING)
+            raise ValueError(f"accuracy must be one of {names}; got {self.accuracy!r}.")
 
-    @property
-    def ftol(self) -> float:
-        return max(1e-9, 0.1 * self.tol)
+    def ftol(self, D: int) -> float:
+        return max(1e-9 if D < MANY_LATENTS else MANY_FTOL, 0.1 * self.tol)
 
     @property
     def wobble(self) -> float:
@@ -94,9 +96,11 @@ class Variational(Rule):
     def factorised(self) -> bool:  # type: ignore[override]
         return self.sites == "factorised"
 
-    @property
-    def loosened(self) -> Self:
-        return replace(self, tol=max(self.tol, SEARCH_TOL))
+    def loosened(self, D: int) -> Self:
+        if D < MANY_LATENTS:
+            return replace(self, tol=max(self.tol, SEARCH_TOL))
+        accuracy = SEARCHING if self.accuracy == "standard" else self.accuracy
+        return replace(self, tol=max(self.tol, MANY_TOL), accuracy=accuracy)
 
     def resolved(self, n: int, D: int, blocks_are_cheap: bool) -> Self:
         if D == 1:
