@@ -3,17 +3,19 @@
 import warnings
 from functools import reduce
 from operator import add
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.gaussian_process.kernels import RBF
 
 from cases import simulate
 from ggpm import GGPClassifier, GGPRegressor, plotting
 from ggpm.data.columns import Columns
 from ggpm.fields.dense import DenseField
-from ggpm.kernels import summands
-from ggpm.kernels.candidates import SMOOTHNESS
+from ggpm.kernels import Scaled, summands
+from ggpm.kernels.candidates import KNOTS, SMOOTHNESS, rank_scores
 from ggpm.learning import contest
 from ggpm.learning.objective import Evidence
 from ggpm.sites import Laplace
@@ -126,6 +128,35 @@ def test_readings_of_one_scale_may_have_one_unit():
     assert not any("one unit" in t.name for t in GGPRegressor().fit(X, y).search_)
 
 
+def test_columns_with_long_tails_are_measured_by_ranks():
+    rng = np.random.default_rng(1)
+    Z, Z_new = rng.normal(size=(2, 150, 2))
+    y, truth = (np.sin(2.0 * z[:, 0]) + 0.5 * z[:, 1] + 0.2 * rng.normal(size=150) for z in (Z, Z_new))
+    model = GGPRegressor().fit(np.exp(2.0 * Z), y)
+    assert "ranks" in model.search_.winner and "by ranks" in repr(model.kernel_)
+    # measured in spreads most rows of a log-normal column are in one place
+    plain = GGPRegressor(priors={"length_scale": contest_prior()}).fit(np.exp(2.0 * Z), y)
+    new = np.exp(2.0 * Z_new), truth
+    assert model.log_predictive_density(*new).mean() > plain.log_predictive_density(*new).mean() + 0.2
+    assert "ranks" not in GGPRegressor().fit(Z, y).search_.winner  # normal columns have nothing to gain
+
+
+def test_a_column_by_ranks_goes_on_beyond_its_ends():
+    places, scores = rank_scores(np.exp(np.linspace(-3.0, 3.0, 101)))
+    assert len(places) == KNOTS and np.all(np.diff(places) > 0) and np.all(np.diff(scores) > 0)
+    np.testing.assert_allclose(scores[:8], -np.array(scores[:-9:-1]), atol=1e-12)
+    assert rank_scores(np.array([0.0, 1.0, 1.0])) == ()
+    # a row of weight two is the row twice
+    np.testing.assert_array_equal(
+        rank_scores(np.array([0.0, 1.0, 5.0]), np.array([1.0, 2.0, 1.0])), rank_scores(np.array([0.0, 1.0, 1.0, 5.0]))
+    )
+    seen = Scaled(RBF(), (0.0,), (2.0,), knots=((places, scores),)).seen
+    x = np.array([[places[0] - 4.0], [places[0]], [1.0], [places[-1]], [places[-1] + 4.0]])
+    np.testing.assert_allclose(seen(x)[[0, 1, 3, 4], 0], [scores[0] - 2, scores[0], scores[-1], scores[-1] + 2])
+    step = 1e-6
+    np.testing.assert_allclose(seen.slopes(x + 0.01), (seen(x + 0.01 + step) - seen(x + 0.01)) / step, rtol=1e-5)
+
+
 def test_times_and_categories_are_parts_of_every_candidate():
     rng = np.random.default_rng(0)
     n = 96
@@ -212,6 +243,31 @@ def test_order_that_columns_tell_is_left_to_them(columns):
     angle = 2 * np.pi * x / 200
     X = x[:, None] if columns == "sorted" else np.stack([np.cos(angle), np.sin(angle)], axis=1)
     assert not any("order" in trial.name for trial in GGPRegressor().fit(X, y).search_)
+
+
+def test_parts_that_later_ones_make_needless_are_dropped():
+    """Rows of a group are alike in all columns: length scales of their own seem to help until the order is there."""
+
+    def entry(value, loo, **parts):
+        return Stub(contest.Recipe(np.inf, **parts), value, loo)
+
+    plain, own, order = entry(-250.0, -1.6), entry(-236.0, -1.5, own=True), entry(-232.0, -1.6, order=True)
+    both = entry(-230.0, -1.55, own=True, order=True)
+    rung = [plain, own, order, both]
+    assert contest._earns(own, plain) and contest._earns(both, own) and not contest._earns(both, order)
+    assert contest._pruned(both, rung) is order
+    assert contest._pruned(own, rung) is own
+    both.value = -220.0  # here they bring more than a nat for each length scale even so
+    assert contest._pruned(both, rung) is both
+
+
+class Stub:
+    """What the rules of a contest look at in an entry: eight columns, 150 rows."""
+
+    def __init__(self, recipe, value, loo):
+        self.recipe, self.value, self.loo_mean = recipe, value, loo
+        self.rows, self.evidence_mean = np.arange(150), value / 150
+        self.optimum = SimpleNamespace(theta=np.zeros(3 + 7 * recipe.own + 2 * recipe.order))
 
 
 def test_the_contest_in_a_picture():

@@ -39,6 +39,7 @@ KERNELS = [
     Scaled(
         Additive(0.5, 1.5) + Matern([1.0, 2.0], np.array([[0.1, 1.0], [1.0, 9.0]]), np.inf), (0.5, 1e-7), (3.0, 2.0)
     ),
+    Scaled(RBF(), (0.0, 1.0), (1.0, 2.0), knots=((), ((-1.0, 0.5, 3.0), (-0.7, 0.0, 0.7)))),
     PairwiseKernel(0.4, metric="laplacian"),
     C(0.5) * RowOrder(2.0) + RowOrder(3.0, "fixed"),
 ]
@@ -91,6 +92,9 @@ def test_numbers_are_variances():
     ("Category(True)", "a column's name or number"),
     ("Scaled(RBF(), [1], [0])", "positive numbers"),
     ("Scaled(RBF(), [1, 2], [1])", "as many centres"),
+    ("Scaled(RBF(), [1, 2], [1, 1], knots=[[]])", "as many columns"),
+    ("Scaled(RBF(), [1], [1], knots=[[[1, 2], [2, 1]]])", "both rising"),
+    ("Scaled(RBF(), [1], [1], knots=[[1, 2]])", "places"),
     ("PairwiseKernel(metric='precomputed')", "must be one of"),
     ("0 * RBF()", "no variance"),
     ("-2 * RBF()", "no variance"),
@@ -106,7 +110,7 @@ def test_numbers_are_variances():
     ("RBF() if 1 else 2", "is not a kernel"),
     ("+".join(["RBF()"] * 100), "nested more than"),
     ("(" * 3000 + "RBF()" + ")" * 3000, "kernel '(((("),
-    ("'" + "x" * 20_000 + "'", "at most 10000 characters"),
+    ("'" + "x" * 200_000 + "'", "at most 200000 characters"),
     ("\0", "null bytes"),
 ])  # fmt: skip
 def test_other_text_is_refused(text, why):

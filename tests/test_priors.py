@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from ggpm import GGPClassifier, GGPRegressor
-from ggpm.learning.priors import HalfT, LogNormal, Priors, names_of, resolve
+from ggpm.learning.priors import HalfT, LogNormal, Priors, Shrunk, names_of, resolve
 
 
 @pytest.mark.parametrize("value", [0.01, 0.7, 30.0])
@@ -91,3 +91,16 @@ def test_names_and_errors():
         resolve("weak", names, False, Gamma(), 1.0)
     with pytest.raises(ValueError, match="sigma must be a positive number"):
         LogNormal(1.0, 0.0)
+
+
+def test_heights_compare_priors_of_one_length_scale_and_of_several():
+    """At the mode all cost nothing; off it, several that moved together cost no more than the one they stand for."""
+    one, several = Priors((LogNormal(2.0, 1.5),)), Priors((None,) * 4, ((slice(0, 4), Shrunk(2.0, 1.5, 1.0)),))
+    assert one.height(np.log([2.0])) == several.height(np.full(4, np.log(2.0))) == 0.0
+    together, apart = several.height(np.full(4, np.log(6.0))), several.height(np.log([6.0, 2.0 / 3.0, 6.0, 2.0 / 3.0]))
+    assert one.height(np.log([6.0])) <= together < 0.0
+    assert apart < together
+    half = Priors((HalfT(3.0),))
+    grid = np.linspace(-2.0, 4.0, 601)
+    best = max(half.log_density(np.array([t]))[0] for t in grid)
+    assert half.height(np.array([0.0])) == pytest.approx(half.log_density(np.zeros(1))[0] - best, abs=1e-4)

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.columns import Columns
 from ggpm.kernels.columns import Category, Cyclic, On, Sphere, listed, looks, placed
 from ggpm.kernels.defaults import cycles_of, median_distance
 from ggpm.kernels.order import RowOrder
-from ggpm.kernels.scaled import Additive, Scaled, Standardise
+from ggpm.kernels.scaled import Additive, Knots, Scaled, Standardise
 
 __all__ = ["Ingredients", "Recipe", "spreads", "standardised", "transferred"]
 
@@ -32,6 +33,10 @@ SMOOTHNESS = {np.inf: "RBF", 2.5: "Matérn 5/2", 1.5: "Matérn 3/2", 0.5: "Maté
 ADDITIVE_MOST = (
     16  # columns up to which sums of functions of single ones are tried: each costs a matrix of exponentials
 )
+SETTINGS = {"one unit": "common", "ranks": "ranks", "own lengths": "own"}  # of recipes, by what they are called
+# Knots of the curve from a column to the scores of its ranks. With 9 to 33 of them houses, food and schools of
+# docs/forecasts.md are forecast alike; with one for each row worse, as the curve then follows the sample.
+KNOTS = 17
 NEW_SHARE = 0.1  # of the latent's unit of variance, where a part that the parent does not have starts
 NORMAL_IQR = 1.349  # interquartile range of a normal variable, in standard deviations
 ALIKE = 1.5  # ratio of spreads up to which columns are measured alike anyway
@@ -59,13 +64,15 @@ class Recipe:
     """Whether rows that follow each other have something in common (`RowOrder`)."""
     common: bool = False
     """Whether all numbers are measured in one spread, that of all of them, and not each in its own."""
+    ranks: bool = False
+    """Whether numbers are measured by normal scores of their ranks, so that the shape of a column does not matter."""
 
     def __str__(self) -> str:
         words = [
             SMOOTHNESS[self.nu],
             *(" + " + word for word in ("linear", "additive", "noise", "order") if getattr(self, word)),
         ]
-        settings = [", one unit" if self.common else "", ", own lengths" if self.own else ""]
+        settings = [f", {word}" for word in ("one unit", "ranks", "own lengths") if getattr(self, SETTINGS[word])]
         return "".join([words[0], *settings, *words[1:]])
 
 
@@ -87,6 +94,10 @@ class Ingredients:
     """The spread of all numbers together, where they are readings of one scale; else None."""
     unit_distance: float
     """Median distance between rows in that unit."""
+    scores: Knots
+    """Curves from columns to normal scores of their ranks; () for columns of two values or fewer."""
+    rank_distance: float
+    """Median distance between rows in these scores."""
     cycles: tuple[tuple[int, float], ...]
     """Columns of times with the periods that they show."""
 
@@ -107,8 +118,11 @@ class Ingredients:
         distance = median_distance(scaled[:, at], weight=weight) if at else 1.0
         unit = one_unit(X[:, at], spread[at], weight)
         unit_distance = 1.0 if unit is None else median_distance(X[:, at] / unit, weight=weight)
+        scores = tuple(rank_scores(column, weight) for column in X.T)
+        by_ranks = Standardise(tuple(centre), tuple(spread), scores)(X)
+        rank_distance = median_distance(by_ranks[:, at], weight=weight) if at else 1.0
         cycles = tuple((j, period) for j, kind in enumerate(kinds) if kind == "time" for period in cycles_of(X[:, j]))
-        return cls(columns, numbers, centre, spread, distance, unit, unit_distance, cycles)
+        return cls(columns, numbers, centre, spread, distance, unit, unit_distance, scores, rank_distance, cycles)
 
     @property
     def times(self) -> list[int]:
@@ -126,21 +140,23 @@ class Ingredients:
             not (recipe.own and varying < 2)
             and not (recipe.additive and not 2 <= varying <= ADDITIVE_MOST)
             and not (recipe.linear and not varying)
-            and not (recipe.common and self.unit is None)
+            and not (recipe.common and (self.unit is None or recipe.ranks))
+            and not (recipe.ranks and not any(self.scores[j] for j in self.numbers))
         )
 
     def _parts(self, recipe: Recipe) -> list[tuple[str, sk.Kernel]]:
         """Parts by their role, each to be multiplied by a variance."""
         parts: list[tuple[str, sk.Kernel]] = []
         if self.numbers:
-            distance, unit = (self.unit_distance, self.unit) if recipe.common else (self.distance, None)
+            on = partial(self._on, at=self.numbers, unit=self.unit if recipe.common else None, ranks=recipe.ranks)
+            distance = self.unit_distance if recipe.common else self.rank_distance if recipe.ranks else self.distance
             length = np.full(len(self.numbers), distance) if recipe.own else distance
-            parts.append(("joint", self._on(_matern(length, recipe.nu), self.numbers, unit)))
+            parts.append(("joint", on(_matern(length, recipe.nu))))
             if recipe.additive:
-                parts.append(("additive", self._on(Additive(1.0, recipe.nu), self.numbers, unit)))
+                parts.append(("additive", on(Additive(1.0, recipe.nu))))
             if recipe.linear:
-                flat = np.sqrt(len(self.numbers))  # so that a typical row has variance one
-                parts.append(("linear", self._on(sk.DotProduct(0.0, "fixed"), self.numbers, unit, flat)))
+                # so that a typical row has variance one
+                parts.append(("linear", on(sk.DotProduct(0.0, "fixed"), factor=np.sqrt(len(self.numbers)))))
         parts += [(f"time {j}", self._on(_matern(1.0, recipe.nu), (j,))) for j in self.times]
         parts += [(f"cycle {j} {period}", self._named(Cyclic(period), (j,))) for j, period in self.cycles]
         if recipe.order:
@@ -151,13 +167,16 @@ class Ingredients:
         return parts
 
     def _on(
-        self, kernel: sk.Kernel, at: tuple[int, ...], unit: float | None = None, factor: float = 1.0
+        self, kernel: sk.Kernel, at: tuple[int, ...], unit: float | None = None, ranks: bool = False,
+        factor: float = 1.0,
     ) -> sk.Kernel:  # fmt: skip
-        """A kernel of some columns in one unit, or each in its own spread, times a factor."""
+        """A kernel of some columns in one unit, by ranks, or each in its own spread, divided by a factor."""
         chosen = list(at)
         spread = self.spread[chosen] if unit is None else np.full(len(chosen), unit)
         centre, spread = self.centre[chosen], factor * spread
-        return self._named(Scaled(kernel, tuple(centre.tolist()), tuple(spread.tolist())), at)
+        curves = [self.scores[j] for j in chosen]
+        knots = tuple(curve and (curve[0], tuple(value / factor for value in curve[1])) for curve in curves)
+        return self._named(Scaled(kernel, tuple(centre.tolist()), tuple(spread.tolist()), knots if ranks else ()), at)
 
     def _named(self, kernel: sk.Kernel, at: tuple[int, ...]) -> sk.Kernel:
         if len(at) == self.columns.count:
@@ -241,6 +260,27 @@ def spreads(X: Array, weight: Array | None = None) -> tuple[Array, Array]:
         else:
             out[j] = np.clip((high - low) / NORMAL_IQR, LEAST_OF_SD * sd[j], sd[j])
     return centre, out
+
+
+def rank_scores(column: Array, weight: Array | None = None) -> tuple[tuple[float, ...], tuple[float, ...]] | tuple[()]:
+    """A curve from the values of a column to normal scores of their ranks, as knots; () for two values or fewer.
+
+    Equal values have the middle of their ranks. Many values are told by `KNOTS` of them.
+
+    >>> places, scores = rank_scores(np.array([1.0, 10.0, 1000.0]))
+    >>> places, np.round(scores, 2)
+    ((1.0, 10.0, 1000.0), array([-0.97,  0.  ,  0.97]))
+    """
+    values, index = np.unique(column, return_inverse=True)
+    if len(values) < 3:
+        return ()
+    share = np.bincount(index.ravel(), weight, len(values))
+    below = np.cumsum(share) - 0.5 * share
+    scores = ndtri(below / share.sum())
+    if len(values) > KNOTS:
+        scores, known = np.linspace(scores[0], scores[-1], KNOTS), scores
+        values = np.interp(scores, known, values)
+    return tuple(values.tolist()), tuple(scores.tolist())
 
 
 def one_unit(X: Array, spread: Array, weight: Array | None = None) -> float | None:

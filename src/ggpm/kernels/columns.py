@@ -352,7 +352,7 @@ def placed(kernel: sk.Kernel, columns: Columns) -> sk.Kernel:
             raise ValueError(f"{kernel!r} looks at no column.")
         return On(placed(kernel.kernel, columns.part(at)), kernel.columns, at)
     if isinstance(kernel, Scaled):
-        return Scaled(placed(kernel.kernel, columns), kernel.centre, kernel.spread)
+        return kernel.around(placed(kernel.kernel, columns))
     if isinstance(kernel, Category):
         return Category(kernel.columns, tuple(columns.position(name) for name in listed(kernel.columns)))
     if type(kernel) in (sk.Sum, sk.Product):
@@ -478,7 +478,8 @@ def _narrowed(kernel: sk.Kernel, keep: list[int]) -> sk.Kernel:
     """A kernel of all columns it is given, for some of them: with their own length scales, centres and spreads."""
     if isinstance(kernel, Scaled):
         centre, spread = ([float(values[i]) for i in keep] for values in (kernel.centre, kernel.spread))
-        return Scaled(_narrowed(kernel.kernel, keep), tuple(centre), tuple(spread))
+        knots = tuple(kernel.knots[i] for i in keep) if kernel.knots else ()
+        return Scaled(_narrowed(kernel.kernel, keep), tuple(centre), tuple(spread), knots)
     if isinstance(kernel, sk.Sum | sk.Product):
         return type(kernel)(_narrowed(kernel.k1, keep), _narrowed(kernel.k2, keep))
     if isinstance(kernel, sk.Exponentiation):

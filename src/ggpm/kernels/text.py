@@ -37,7 +37,7 @@ KERNELS: dict[str, Any] = {
 """Kernels by name, as text and files know them."""
 SHORT = {"C": "ConstantKernel", "White": "WhiteKernel", "Constant": "ConstantKernel"}
 NUMBERS = {"inf": np.inf}
-MAX_TEXT, MAX_DEPTH = 10_000, 60  # characters and nesting: far beyond any kernel that can be fitted
+MAX_TEXT, MAX_DEPTH = 200_000, 60  # characters and nesting: far beyond any kernel that can be fitted
 MAX_POWER = 8.0  # exponents are small numbers; a power of powers could take hours
 PAIRWISE = ("linear", "polynomial", "poly", "rbf", "laplacian", "sigmoid", "cosine", "additive_chi2", "chi2")
 
@@ -177,6 +177,8 @@ class _Reader:
             self.fail(f"{name}: as many bounds as values are needed, or one pair for all of them")
         if isinstance(kernel, Scaled) and not 0 < len(kernel.centre) == len(kernel.spread):
             self.fail(f"{name} needs as many centres as spreads")
+        if isinstance(kernel, Scaled) and kernel.knots and len(kernel.knots) != len(kernel.spread):
+            self.fail(f"{name} needs knots for as many columns as it has spreads")
         return kernel
 
     def argument(self, name: str, key: str, value: Any) -> Any:
@@ -196,6 +198,8 @@ class _Reader:
             return value
         if key.endswith("_bounds"):
             return self.bounds(where, value)
+        if key == "knots":
+            return self.knots(where, value)
         numbers = [self.number(v) for v in (value if isinstance(value, list) else [value])]
         if key in ("centre", "spread"):
             if not isinstance(value, list) or not all(np.isfinite(numbers)) or (key == "spread" and min(numbers) <= 0):
@@ -207,6 +211,21 @@ class _Reader:
         if not numbers or min(numbers) < least or (max(numbers) == np.inf and key != "nu"):
             self.fail(f"{where} must be positive; got {value!r}")
         return numbers if isinstance(value, list) else numbers[0]
+
+    def knots(self, where: str, value: Any) -> tuple:
+        """Curves of `Scaled`: for each column nothing, or as many values as places, both rising."""
+        out: list[tuple] = []
+        for curve in value if isinstance(value, list) else [value]:
+            pair = isinstance(curve, list) and len(curve) in (0, 2) and all(isinstance(part, list) for part in curve)
+            if not pair:
+                self.fail(f"{where} must be a list of ([places], [values]) or []; got {curve!r}")
+            numbers = [tuple(self.number(v) for v in part) for part in curve]
+            if numbers and not (
+                len(numbers[0]) == len(numbers[1]) > 1 and all(np.all(np.diff(part) > 0) for part in numbers)
+            ):
+                self.fail(f"{where} must have as many values as places, both rising; got {curve!r}")
+            out.append(tuple(numbers))
+        return tuple(out)
 
     def bounds(self, where: str, value: Any) -> Any:
         if value == "fixed":

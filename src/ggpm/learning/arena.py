@@ -47,9 +47,15 @@ class Entry:
         return float(self.weight @ self.loo / self.weight.sum())
 
     @property
+    def value(self) -> float:
+        """Log evidence, and what the priors take off it: candidates of any number of hyperparameters compare."""
+        priors = self.evidence.priors
+        return self.log_evidence + (0.0 if priors is None else priors.height(self.optimum.theta))
+
+    @property
     def evidence_mean(self) -> float:
-        """The optimum's value, log evidence and log density of the priors, per row."""
-        return float(self.optimum.value / self.weight.sum())
+        """Its `value` per row."""
+        return float(self.value / self.weight.sum())
 
     def told(self) -> dict[str, Any]:
         """What was found, as a `ggpm.learning.journal.Journal` keeps it: plain numbers, texts and lists."""

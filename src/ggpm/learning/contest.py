@@ -43,14 +43,14 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 LEAST_ROWS = 20  # below, differences between candidates are noise, and the plainest one is taken
-FIRST_ROWS, LAST_ROWS = 80, (150, 300)  # of the first rung; least and most of the last, between which it is a third
+FIRST_ROWS, LAST_ROWS = 80, (300, 500)  # of the first rung; least and most of the last, between which it is a half
 # Rows times latents that a rung may have where blocks of all latents are factorised together: up to here a candidate
 # costs about as much as with structure. Blocks of up to three latents have structure.
 MOST_COUPLED, CHEAP_BLOCKS = 700, 3
 SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, and on the last
 PLAINEST = Recipe(np.inf)
 SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
-PARTS = ("own", "linear", "additive", "noise", "order")
+PARTS = ("ranks", "own", "linear", "additive", "noise", "order")
 # Nats of evidence, priors included, over all rows of a rung that a further part must bring, and each further length
 # scale. Leave-one-out densities may only object: of rows that shaped eight length scales they say little (on readings
 # of the wind 17 nats gained and 0.05 lost on each new row, on shares of food 5 and 0.02).
@@ -82,7 +82,7 @@ class Trial:
     loo: float
     """Mean leave-one-out log density per row (blocks of rows that hang together are left out together)."""
     evidence: float
-    """Log evidence per row."""
+    """Log evidence, less what the priors take off it, per row."""
     score: float
     """What candidates on the same rows are ordered by, nats per row."""
     seconds: float
@@ -264,11 +264,19 @@ class Ring:
 
 def _earns(child: Entry, parent: Entry) -> bool:
     """Whether a further part is worth having."""
-    evidence, loo = child.optimum.value - parent.optimum.value, child.loo_mean - parent.loo_mean
+    evidence, loo = child.value - parent.value, child.loo_mean - parent.loo_mean
     if child.recipe.order and not parent.recipe.order:
         return evidence >= ORDER_GAIN
     further = len(child.optimum.theta) - len(parent.optimum.theta) if child.recipe.own and not parent.recipe.own else 0
     return loo >= 0.0 and evidence >= max(LEAST_GAIN, OWN_GAIN * further)
+
+
+def _pruned(best: Entry, rung: Sequence[Entry]) -> Entry:
+    """The candidate without parts that are not worth having any more beside those that came later."""
+    parts = [part for part in PARTS if getattr(best.recipe, part)]
+    without = {replace(best.recipe, **{part: False}) for part in parts}
+    simpler = [e for e in rung if e.recipe in without and len(e.rows) == len(best.rows) and not _earns(best, e)]
+    return _pruned(max(simpler, key=score), rung) if simpler else best
 
 
 def _finalist(e: Entry) -> Finalist:
@@ -313,7 +321,7 @@ def contest(
     ring = Ring(arena, budget, n_jobs, tell, journal)
     order = np.random.default_rng(seed).permutation(n)[: _most_rows(arena.pool)]
     first = np.sort(order[:FIRST_ROWS])
-    last = np.sort(order[: int(np.clip(n // 3, *LAST_ROWS))])
+    last = np.sort(order[: int(np.clip(n // 2, *LAST_ROWS))])
     plain = [(PLAINEST, first, None, s) for s in arena.starts(PLAINEST, SHORTER)]
     plainest = ring.tried([*plain, (replace(PLAINEST, common=True), first, None, None)], max_iter=SHORT_CLIMB)
     if not plainest:
@@ -329,19 +337,29 @@ def contest(
         rung = ring.tried([(e.recipe, last, e, None) for e in survivors], max_iter=LONG_CLIMB) or survivors
     best = max(rung, key=score)
     kept.append(best)
-    helped, tried = list(PARTS), {e.recipe for e in rung}
+    helped, helpful, tried = list(PARTS), set[str](), {e.recipe for e in rung}
     while helped:
-        children = [replace(best.recipe, **{part: True}) for part in helped]
+        children = [_bred(best.recipe, part) for part in helped]
         children = [c for c in children if c not in tried]
         found = ring.tried([(c, best.rows, best, None) for c in children], max_iter=LONG_CLIMB)
         rung, tried = [*rung, *found], tried | set(children)
         better = [e for e in found if _earns(e, best)]
-        helped = [part for part in helped if any(getattr(e.recipe, part) for e in better[1:])]
         if not better:
             break
+        helped = [part for part in helped if any(getattr(e.recipe, part) for e in better[1:])]
+        helpful.update(helped)
         best = better[0]
+        pruned = _pruned(best, rung)
+        if pruned is not best:
+            helped = [part for part in PARTS if part in helpful and not getattr(best.recipe, part)]
+            best = pruned
         kept.append(best)
     return ring.outcome([e for e in rung if len(e.rows) == len(best.rows)], kept)
+
+
+def _bred(recipe: Recipe, part: str) -> Recipe:
+    """A recipe with one more part; numbers that are measured by their ranks have no unit."""
+    return replace(recipe, **{part: True}, **({"common": False} if part == "ranks" else {}))
 
 
 def _most_rows(pool: Evidence) -> int:
@@ -390,7 +408,7 @@ def choose_kernel(
     X = pool.field.X  # type: ignore[attr-defined]
     arena = Arena(
         pool, Ingredients.of(X, columns, weight), partial(resolved, priors), _blocks(pool, columns),
-        tuple(part for part in PARTS if withheld.get(part)),
+        tuple(part for part, never in withheld.items() if never),
     )  # fmt: skip
     return contest(arena, seed=seed, budget=budget, n_jobs=n_jobs, tell=tell, journal=journal)
 

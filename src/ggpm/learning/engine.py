@@ -40,6 +40,9 @@ ROUNDING, ROUNDING_OF_BOUND = 1e-13, 1e-12
 # Relative decrement below which a Newton search that comes no closer is at the limit of rounding; half of it is what is
 # left to gain in the objective.
 STALLED = 1e-10
+# Decrement in nats below which a search with the Fisher curvature is near its end: there the observed curvature is
+# tried at every step, before that at every third.
+NEAR, RETRY = 1.0, 3
 # A search for a bound that rounding stops has converged if its sites still move less than this: ten times the default
 # tolerance, and 1e-10 in the bound, which is stationary in them.
 ROUNDED = 1e-5
@@ -80,6 +83,11 @@ def find(rule: Rule, process: Process, start: Any = None) -> Approximation:
     return walk.result(iteration)
 
 
+def laplace_for(rule: Rule, D: int) -> Laplace:
+    """Laplace's rule for a start of another one, with D latents: no more patient than that."""
+    return Laplace().loosened(D) if rule == rule.loosened(D) else Laplace()
+
+
 def line_search(trials: Iterable[Trial], floor: float, slope: float) -> Trial | None:
     """The first of ever shorter steps that raises the objective enough, or None."""
     return next((trial for trial in trials if trial[1] >= floor + SUFFICIENT * trial[0] * slope), None)
@@ -112,7 +120,7 @@ class _Expansion:
         self.factor: Any = None
         self.unexplained, self.accepted = 0.0, np.inf
         self.trace = [self.look.objective]
-        self.there = False
+        self.least, self.vain, self.there = np.inf, 0, False
 
     def _first(self, start: Any) -> Any:
         """The best of prior mean, earlier mean, and a Newton step from the earlier latents or from Taylor's point."""
@@ -143,6 +151,8 @@ class _Expansion:
 
     def arrived(self) -> bool:
         try:
+            if self.vain % RETRY and self.least > NEAR:
+                self.look = self.process.look(self.rule, self.look.x, fisher=True)
             if self.factor is None or not self.process.unchanged(self.look, self.factor):
                 self._factorise()
         except NotPositiveDefinite:
@@ -152,6 +162,9 @@ class _Expansion:
             except NotPositiveDefinite as err:
                 raise InferenceError(f"the posterior precision is not positive definite ({err})") from None
         self.step, self.decrement = self.process.newton(self.look, self.factor)
+        if self.look.fisher:
+            self.vain = 0 if self.decrement < 0.5 * self.least else self.vain + 1
+            self.least = min(self.least, self.decrement)
         size = 1.0 + abs(self.look.objective)
         # at the limit of rounding the decrement no longer falls
         stalled = self.decrement <= STALLED * size and self.decrement >= 0.25 * self.accepted
@@ -163,6 +176,8 @@ class _Expansion:
         self.factor, self.unexplained = self.process.factor(self.look), self.process.unexplained(self.look)
 
     def advance(self) -> bool:
+        if self.vain >= self.rule.patience and self.decrement > NEAR:
+            return False
         curvature = self.rule.depends_on != "y"
         floor = self.look.objective - ROUNDING * (1.0 + abs(self.look.objective))
         trials = self.process.trials(self.rule, self.look, self.step, curvature)
@@ -257,7 +272,7 @@ class _Bound:
                 return best
         state = None
         with suppress(NotPositiveDefinite, InferenceError):
-            laplace = find(Laplace(), self.process)
+            laplace = find(laplace_for(self.rule, self.process.shape[1]), self.process)
             for natural in self._around(laplace):
                 ahead = self._state(natural)
                 if state is None or (ahead is not None and ahead.bound > state.bound):

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ggpm.fields.base import Approximation, Process
 from ggpm.fields.rows import RowsProcess
-from ggpm.learning.engine import find
-from ggpm.sites import Laplace, Rule, Taylor
+from ggpm.learning.engine import find, laplace_for
+from ggpm.sites import Rule, Taylor
 
 __all__ = ["best_of"]
 
@@ -35,6 +35,7 @@ def best_of(rule: Rule, process: Process) -> Approximation:
     >>> from sklearn.gaussian_process.kernels import RBF
     >>> from ggpm.families import GaussianMeanScale
     >>> from ggpm.fields.dense import DenseField
+    >>> from ggpm.sites import Laplace
     >>> y = np.array([0.0, 2.0, -1.0])
     >>> process = DenseField(np.arange(3.0)[:, None], y, np.zeros((3, 2))).process(GaussianMeanScale(), [RBF(1.0)])
     >>> best_of(Laplace(), process).log_evidence >= find(Laplace(), process).log_evidence
@@ -48,8 +49,9 @@ def best_of(rule: Rule, process: Process) -> Approximation:
         found += [_tried(rule, process, _start(process, point)) for point in _points(process)]
     else:
         of_bound = rule.resolved(*process.shape, process.blocks_are_cheap)
-        modes = [_tried(Laplace(), process)]
-        modes += [_tried(Laplace(), process, _start(process, point)) for point in _points(process)]
+        laplace = laplace_for(rule, process.shape[1])
+        modes = [_tried(laplace, process)]
+        modes += [_tried(laplace, process, _start(process, point)) for point in _points(process)]
         heights: list[float] = [] if modes[0] is None else [modes[0].log_evidence]
         for mode in modes[1:]:
             if mode is None or not np.isfinite(mode.log_evidence):

@@ -84,7 +84,7 @@ def _function(kernel: sk.Kernel, of: str) -> str:
         columns = kernel.columns if isinstance(kernel.columns, list | tuple) else [kernel.columns]
         return _function(kernel.kernel, ", ".join(map(str, columns)))
     if isinstance(kernel, Scaled):
-        return _function(kernel.kernel, of) + " in units of their spread"
+        return _function(kernel.kernel, of) + (" by their ranks" if any(kernel.knots) else " in units of their spread")
     if isinstance(kernel, Category):
         columns = kernel.columns if isinstance(kernel.columns, list | tuple) else [kernel.columns]
         return f"a level for each {', '.join(map(str, columns))}"

@@ -105,6 +105,8 @@ class Rule(ABC):
     tol: float = 1e-18
     """Tolerance that ends the search: for expansions the squared Newton decrement relative to 1 + |objective|, for
     bounds the largest move of a site parameter relative to the largest."""
+    patience: int = 100
+    """Steps with the Fisher curvature, without its decrement being halved, after which an expansion is given up."""
     factorised: bool = False
     """Whether the sites leave out the coupling of latent dimensions on purpose."""
 

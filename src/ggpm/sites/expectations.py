@@ -27,21 +27,13 @@ from numpy.typing import NDArray
 from ggpm.families.base import Family
 from ggpm.families.contrasts import Contrasts, contrasts
 from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals, second_moments
-from ggpm.families.special.adaptive import (
-    PRODUCT_MOST,
-    Levels,
-    Rows,
-    average,
-    expectation,
-    first_levels,
-    groups,
-    raised,
-)
+from ggpm.families.special.adaptive import PRODUCT_MOST, Levels, average, expectation, first_levels, groups, raised
 from ggpm.families.special.adaptive import place as place_nodes
 from ggpm.kernels.linalg import product
 from ggpm.sites.base import Problem
 
 Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
 
 # How far the identities may be off in a row, in nats and relative to 1 + |E[log p]|/1000. The first is off by ten
 # times the error of E[log p] and the second by a hundred, typically, and by five times together at least (over all
@@ -147,8 +139,6 @@ def expect_phi(problem: Problem, mean: Array, R: Array, levels: Levels | None) -
     Where that has a closed form the derivative is exact too, which adaptive nodes see to.
     """
     n, p = len(mean), problem.family.log_hyper.size
-    if p == 0:
-        return np.zeros((n, 0))
 
     def slope(eta: Array, rows: Rows) -> Array:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -160,7 +150,8 @@ def expect_phi(problem: Problem, mean: Array, R: Array, levels: Levels | None) -
         problem, mean, R = _contrasted(problem, mean, R)
     out = np.empty((n, p))
     for rows, x, weights in groups(levels, mean.shape[1], width=p):
-        out[rows] = _weighted(weights, slope(place(problem, mean, R, x, rows), rows))
+        values = slope(place(problem, mean, R, x, rows), rows)
+        out[rows] = product(weights[None], values.reshape(len(x), -1)).reshape(-1, p)
     return out
 
 
@@ -290,11 +281,6 @@ def _phi(Q: Array) -> Array:
     """The symmetric matrix with the lower triangle of Q."""
     lower = np.tril(Q, -1)
     return lower + lower.swapaxes(-1, -2) + Q * np.eye(Q.shape[-1])
-
-
-def _weighted(weights: Array, values: Array) -> Array:
-    """``sum_s w_s values_s``."""
-    return product(weights[None], values.reshape(len(weights), -1)).reshape(values.shape[1:])
 
 
 def _closed_form(problem: Problem, mean: Array, R: Array) -> Expected | None:

@@ -44,18 +44,30 @@ class Laplace(Rule):
         check_whole(self.max_iter, "max_iter", 1)
         check_positive(self.tol, "tol")
 
+    def loosened(self, D: int) -> Laplace:
+        return _Impatient(self.max_iter, self.tol)
+
     def u(self, problem: Problem, f: Array) -> Array:
         return problem.family.u(f + problem.offset, problem.y)
 
     def at(self, problem: Problem, f: Array, V: Marginals | None = None, fisher: bool = False) -> Sites:
         eta = f + problem.offset
         u, U = problem.family.u_and_U(eta, problem.y)
-        if not fisher:
-            return Sites(u, U)
-        return Sites(u, problem.family.U(eta, problem.y, expected=True), np.ones(len(f), dtype=bool))
+        every = np.ones(len(f), dtype=bool)
+        return Sites(u, problem.family.U(eta, problem.y, expected=True), every) if fisher else Sites(u, U)
 
     def slopes(self, problem: Problem, f: Array, V: Marginals | None, sites: Sites) -> Slopes:
         return _LaplaceSlopes(problem, f + problem.offset, sites)
+
+
+class _Impatient(Laplace):
+    """Laplace's rule within a search for hyperparameters.
+
+    Where the mode is at no distance that counts (a function through every row, whose noise goes to nothing) its
+    evidence is of no use, and a hundred steps with two factorisations each do not reach it.
+    """
+
+    patience = 16
 
 
 @dataclass(frozen=True)
