@@ -92,12 +92,6 @@ class RowsProcess(Process):
             return float(np.sum(q.U.gamma * q.marginals.diag))
         return float(np.sum(q.U.dense() * q.marginals.dense()))
 
-    def start_near(self, rule: Rule, mean: Array, cov: Array) -> Any:
-        """Start for a rule that depends on the covariance: sites at latents of mean (n, D) and covariance (n, D, D)."""
-        V = Blocks(cov).diagonal() if rule.factorised else Blocks(cov)
-        U = (sites := rule.at(self.problem, mean, V)).U
-        return sites.u + U.dot(mean), site_values(U, rule.factorised), self.prior_variance()
-
     def resume_natural(self, start: Any) -> list[Natural]:
         lam, U, variance = start
         if lam.shape != self.shape:

@@ -279,21 +279,18 @@ class _Bound:
                     state = ahead
                 if state is not None and laplace.log_evidence - state.bound <= FAR * self.process.shape[0]:
                     break
-        if state is not None and np.isfinite(state.bound):
-            return state
-        state = self._state(self.process.prior_natural(self.rule))
+        if state is None or not np.isfinite(state.bound):
+            state = self._state(self.process.prior_natural(self.rule))
         if state is None:
             raise InferenceError("the evidence lower bound is not finite at these hyperparameters")
         return state
 
     def _around(self, laplace: Approximation) -> Iterator[Natural]:
         """Laplace's Gaussian, narrower ones with its mean, and Taylor's."""
-        process, factorised = self.process, self.rule.factorised
-        natural = process.natural(laplace.q, factorised)
+        natural = self.process.natural(laplace.q, self.rule.factorised)
         yield natural
-        for precision in NARROWER:
-            yield process.narrowed(natural, laplace.q, precision)
-        yield process.natural(find(Taylor(), process).q, factorised)
+        yield from (self.process.narrowed(natural, laplace.q, precision) for precision in NARROWER)
+        yield self.process.natural(find(Taylor(), self.process).q, self.rule.factorised)
 
     def _state(self, natural: Natural) -> _State | None:
         """The Gaussian of natural parameters with its bound, if there is one."""

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from ggpm import kernels as kernels_module
 from ggpm.families.base import Family
+from ggpm.families.curvature import Blocks
 from ggpm.fields.base import Approximation, Field
 from ggpm.fields.dense import DenseField
+from ggpm.fields.rows import site_values
 from ggpm.learning import cavities
 from ggpm.learning.engine import find
 from ggpm.learning.priors import Priors
@@ -264,8 +266,10 @@ def _carried(evidence: Evidence, part: Evidence, start: Any) -> Any:
     known = part.searching().infer(start)
     process = evidence.field.process(evidence.family, evidence.kernels)
     rule = evidence.rule.resolved(*process.shape, process.blocks_are_cheap)
+    mean, cov = known.process.posterior(known).latent(evidence.field.X)
     with suppress(np.linalg.LinAlgError), np.errstate(over="ignore", invalid="ignore"):
-        return process.start_near(rule, *known.process.posterior(known).latent(evidence.field.X))
+        sites = rule.at(process.problem, mean, Blocks(cov).diagonal() if rule.factorised else Blocks(cov))
+        return sites.u + sites.U.dot(mean), site_values(sites.U, rule.factorised), process.prior_variance()
     return None
 
 
