@@ -101,7 +101,7 @@ def main() -> int:
         default = Variational().resolved(options.rows, family.latent_dim, False).sites
         for sites in ("auto", "blocks") if family.latent_dim > 1 and default == "factorised" else ("auto",):
             what, rules = name if sites == "auto" else f"{name}, {sites}", (Laplace(), Variational(sites=sites))
-            for kind, pair in (("evaluation", rules), ("search", [rule.loosened for rule in rules])):
+            for kind, pair in (("evaluation", rules), ("search", [rule.loosened(family.latent_dim) for rule in rules])):
                 (laplace, few), (variational, more) = [evaluation(name, options.rows, rule) for rule in pair]
                 steps = f"  steps {few:2d} {more:2d}"
                 within &= line(what, kind, laplace, variational, steps, option=sites != "auto")

@@ -8,6 +8,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import gammaln, logsumexp
 from sklearn.gaussian_process.kernels import RBF
 
 from cases import simulate
@@ -195,3 +196,22 @@ def test_no_scale_is_so_small_that_the_density_has_no_bound(name):
         with np.errstate(all="raise"):
             pulled, _ = family.U_pullback(np.array([[0.5, -299.0]]), y[:1], Blocks(np.eye(2)[None]))
         assert np.all(np.isfinite(pulled))
+
+
+@pytest.mark.parametrize("variance", [0.01, 1.0, 25.0])
+@pytest.mark.parametrize("y", [0.3, 50.0])
+def test_densities_of_heavy_tails_are_those_of_the_mixture(variance, y):
+    """Student's t is a Gaussian whose precision has a gamma density: the average over the location is then closed.
+
+    What is left, over b and the precision, is a trapezoidal sum that has converged to 1e-12.
+    """
+    family, mean, cov = families.StudentT(phi=3.0), np.array([0.5, -0.3]), variance * np.array([[1.0, 0.3], [0.3, 0.7]])
+    e, s = np.linspace(-9, 9, 1201)[:, None], np.linspace(-40, 10, 1001)
+    b = mean[1] + np.sqrt(cov[1, 1]) * e
+    slope = cov[0, 1] / cov[1, 1]
+    total = cov[0, 0] - slope * cov[0, 1] + np.exp(2.0 * b - s)
+    log_gamma = 1.5 * (np.log(1.5) + s - np.exp(s)) - gammaln(1.5) + np.log(s[1] - s[0])
+    normal = -0.5 * ((y - mean[0] - slope * (b - mean[1])) ** 2 / total + np.log(2 * np.pi * total))
+    exact = logsumexp(normal + log_gamma - 0.5 * e * e) + np.log(e[1, 0] - e[0, 0]) - 0.5 * np.log(2 * np.pi)
+    found = family.predictive_log_prob(mean[None], cov[None], np.array([y]))
+    np.testing.assert_allclose(found, exact, atol=1e-7)

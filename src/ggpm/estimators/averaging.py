@@ -8,6 +8,7 @@ the weight that the posterior has there: one evaluation of the evidence each, an
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ MOST_RATIO = np.log(4.0)
 # Bounds of the factors by which the posterior is wider or narrower on one side than its curvature at the mode says.
 LEAST_SCALE, MOST_SCALE = 0.4, 3.0
 LEAST_POINT = 1e-3  # weight below which a corner is left out
-DIFFERENCE = 1e-3  # of a log-hyperparameter, for differences of gradients, which have six digits and more
+DIFFERENCE = 0.05  # of a log-hyperparameter, for differences of gradients, which have three digits and more
 # Log-hyperparameters of which data say less than their priors have no curvature to speak of: this is then their
 # standard deviation, a factor of e.
 WIDEST = 1.0
@@ -54,9 +55,9 @@ def stacked(fit: Fit, contest: Contest) -> Fit:
     return replace(fit, weight=contest.weights[0], others=others)
 
 
-def _member(fit: Fit, evidence: Evidence, weight: float) -> Fit:
-    """Another fit to the same rows."""
-    return replace(SearchOutcome(evidence).fit(fit.columns, fit.target, fit.offset), weight=weight, found=None)
+def _member(fit: Fit, evidence: Evidence, weight: float, start: Any = None) -> Fit:
+    """Another fit to the same rows; ``start`` is one for its search for sites."""
+    return replace(SearchOutcome(evidence, start).fit(fit.columns, fit.target, fit.offset), weight=weight, found=None)
 
 
 def integrated(fit: Fit) -> Fit:
@@ -72,13 +73,17 @@ def integrated(fit: Fit) -> Fit:
     if not p:
         return fit
     low, high = fit.evidence.bounds.T
-    root, corners = _root(fit.evidence), hadamard(2 ** int(np.ceil(np.log2(p + 1))))
-    sides = _sides(fit, root)
+    start = fit.approximate().start  # corners are near: no search for their sites starts from nothing
+    root, corners = _root(fit.evidence, start), hadamard(2 ** int(np.ceil(np.log2(p + 1))))
+    sides = _sides(fit, root, start)
     members, weights = [], [1.0 - REACH**-2]
     for signs in corners[:, 1 : p + 1]:
         scale = np.where(signs > 0, *sides)
+        corner = np.clip(mode + REACH * (root @ (signs * scale)), low, high)
         try:
-            member = _member(fit, fit.evidence.at(np.clip(mode + REACH * (root @ (signs * scale)), low, high)), 1.0)
+            # to the precision of a search: a corner stands for hyperparameters that differ from it by much more
+            member = _member(fit, fit.evidence.searching().at(corner), 1.0, start)
+            member = replace(member, evidence=fit.evidence.at(corner))
         except np.linalg.LinAlgError:
             continue
         ratio = _log_posterior(member) - _log_posterior(fit) + 0.5 * p * REACH**2
@@ -93,9 +98,9 @@ def integrated(fit: Fit) -> Fit:
     return replace(fit, weight=float(shares[0] / total), others=others)
 
 
-def _sides(fit: Fit, root: Array) -> Array:
+def _sides(fit: Fit, root: Array, start: Any) -> Array:
     """Widths of the posterior of the hyperparameters above and below its mode, along and relative to roots, (2, p)."""
-    evidence, start = fit.evidence.searching(), fit.evidence.infer().start
+    evidence = fit.evidence.searching()
     low, high = evidence.bounds.T
     sides = np.ones((2, len(fit.theta)))
     for k, column in enumerate(root.T):
@@ -119,16 +124,16 @@ def _height(evidence: Evidence, log_evidence: float) -> float:
     return log_evidence + (0.0 if evidence.priors is None else evidence.priors.log_density(evidence.theta)[0])
 
 
-def _root(evidence: Evidence) -> Array:
+def _root(evidence: Evidence, start: Any) -> Array:
     """Root of the covariance of the hyperparameters at their mode, from differences of the gradient."""
     theta = evidence.theta
     p = len(theta)
     H = np.empty((p, p))
     centre = evidence.searching()
-    _, here, approximation = centre.learn()
+    here = centre.learn(start)[1]
     for k in range(p):
         moved = theta.copy()
         moved[k] += DIFFERENCE
-        H[k] = (here - centre.at(moved).learn(approximation.start)[1]) / DIFFERENCE
+        H[k] = (here - centre.at(moved).learn(start)[1]) / DIFFERENCE
     w, Q = np.linalg.eigh(0.5 * (H + H.T))
     return Q / np.sqrt(np.maximum(w, WIDEST**-2))

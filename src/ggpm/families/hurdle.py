@@ -124,7 +124,7 @@ class Hurdle(Zeros):
         out = np.empty(len(mean))
         if not apart.all():
             out[~apart] = super().predictive_log_prob(mean[~apart], cov[~apart], y[~apart])
-        nodes, weights = trapezoid(1, OUTER_STEP, OUTER_REACH)
+        nodes, weights = trapezoid(1, OUTER_STEP / 4, OUTER_REACH)
         found = np.flatnonzero(apart)
         for some in batches(len(found), 4 * INNER_NODES):
             rows = found[some]

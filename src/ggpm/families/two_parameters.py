@@ -16,14 +16,22 @@ from scipy.special import logsumexp
 from ggpm.data.rows import batches
 from ggpm.families.base import Array, Family, ScalarFamily
 from ggpm.families.curvature import Blocks, Diagonal, Marginals
-from ggpm.families.special.quadrature import trapezoid
 from ggpm.families.special.stable import HALF_LOG_2PI
 
-# Of predictive densities: spacing and radius in b, in standard deviations; nodes in a, stretched by sinh to
-# sinh(6) = 200 widths of the peak, and most Newton steps to find it
-OUTER_STEP, OUTER_REACH = 0.125, 8.0
+# Of predictive densities. The trapezoidal rule in b: its first spacing, at most so much in standard deviations and in
+# b itself, halved for rows that are not settled; and its radius in standard deviations.
+OUTER_STEP, OUTER_REACH = 0.5, 8.0
+# Standard deviation of b up to which the second holds, and most nodes on each side: a factor of exp(16) between scales
+# is more than anything knows.
+WIDEST, OUTER_MOST = 16.0, 1024
+# In a: the first spacing, stretched by sinh from the peak, how far beyond peak and mean nodes go, in standard
+# deviations, nodes of a row for a batch, and most Newton steps to find the peak.
+INNER_STEP, INNER_REACH, INNER_NODES, INNER_STEPS = 0.2, 9.0, 61, 20
+# The error of either falls exponentially with the spacing: a rule that differs by so much from the one of twice the
+# spacing is itself off by about the square of that. What is below the largest by a factor of exp(-25) does not count.
+SETTLED, NOTHING, HALVINGS = 1e-4, 25.0, 6
+NODES_STEP = 1.5  # integrals whose numbers of nodes differ by less than this factor are summed together
 STEEPEST = 300.0  # b counts as -300 beyond: the square of exp(300) is still a float, and no data are so precise
-INNER_NODES, INNER_REACH, INNER_STEPS = 121, 6.0, 20
 
 
 class Information(NamedTuple):
@@ -63,6 +71,10 @@ class TwoParameters(Family):
     @abstractmethod
     def information(self, eta: Array, y: Array) -> Information:
         """Expectation of minus the second derivatives, with its slopes."""
+
+    def likeliest(self, y: Array) -> Array:
+        """About the a that makes y most likely where b is such that y says much."""
+        return self.expansion(y)[..., 0]
 
     def parameter(self, name: str, eta: Array) -> Array:
         return self.moment(eta) if name == self.parameters[0] else np.exp(eta[..., 1])
@@ -114,34 +126,57 @@ class TwoParameters(Family):
         The integrand is a mixture over scales, far from a Gaussian about its mode: a rule centred there misses up to
         several per cent of it.
         """
-        nodes, weights = trapezoid(1, OUTER_STEP, OUTER_REACH)
-        out = np.empty(len(mean))
-        for rows in batches(len(mean), 4 * INNER_NODES * len(nodes)):
-            m, V = mean[rows], cov[rows]
-            sd = np.sqrt(np.maximum(V[:, 1, 1], 0.0))
-            b = m[:, 1] + sd * nodes
-            slope = np.divide(V[:, 0, 1], V[:, 1, 1], out=np.zeros_like(sd), where=V[:, 1, 1] > 0)
-            centre = m[:, 0] + slope * (b - m[:, 1])
-            variance = np.maximum(V[:, 0, 0] - slope * V[:, 0, 1], 0.0)
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                value = self.log_prob_given_b(centre, np.broadcast_to(variance, b.shape), b, y[rows])
-            value = np.where(np.isfinite(value), value, -np.inf)
-            out[rows] = logsumexp(value, axis=0, b=weights[:, None])
-        return out
+        sd = np.sqrt(np.maximum(cov[:, 1, 1], 0.0))
+        # nodes on each side of the mean
+        half = np.round(OUTER_REACH / OUTER_STEP * 2.0 ** np.ceil(np.log2(np.clip(sd, 1.0, WIDEST)))).astype(int)
+        total, rows = np.full(len(mean), -np.inf), np.arange(len(mean))  # total: log of the sum over nodes so far
+        for halving in range(HALVINGS + 1):
+            left = [rows[:0]]
+            for size in np.unique(half[rows]):
+                group, e = rows[half[rows] == size], OUTER_REACH / size * np.arange(-size, size + 1)[:, None]
+                e = e[1::2] if halving else e  # the others were there before
+                for part in batches(group.size, 4 * INNER_NODES * len(e)):
+                    some = group[part]
+                    values = self._given_deviation(e, mean[some], cov[some], sd[some], y[some]) - 0.5 * e * e
+                    fine = np.logaddexp(total[some], logsumexp(values, axis=0))
+                    coarse = total[some] if halving else logsumexp(values[size % 2 :: 2], axis=0)
+                    total[some] = fine
+                    left.append(some[_apart(coarse, fine) > SETTLED])
+            rows = np.sort(np.concatenate(left))
+            rows = rows[half[rows] < OUTER_MOST]
+            if rows.size == 0:
+                break
+            half[rows] *= 2
+        return total + np.log(OUTER_REACH / half) - HALF_LOG_2PI
+
+    def _given_deviation(self, e: Array, mean: Array, cov: Array, sd: Array, y: Array) -> Array:
+        """log E[p(y)] given that b is e (nodes, 1) standard deviations from its mean, (nodes, m)."""
+        b = mean[:, 1] + sd * e
+        slope = np.divide(cov[:, 0, 1], sd**2, out=np.zeros_like(sd), where=sd > 0)
+        centre = mean[:, 0] + slope * (b - mean[:, 1])
+        variance = np.maximum(cov[:, 0, 0] - slope * cov[:, 0, 1], 0.0)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            value = self.log_prob_given_b(centre, np.broadcast_to(variance, b.shape), b, y)
+        return np.where(np.isfinite(value), value, -np.inf)
 
     def log_prob_given_b(self, centre: Array, variance: Array, b: Array, y: Array) -> Array:
         """log E[p(y)] over a ~ N(centre, variance) at given b, all (nodes, m), y (m,).
 
         Nodes are centred and scaled at the mode in a, and stretched to reach the tails.
         """
-        sd = np.sqrt(variance)
+        shape, sd = centre.shape, np.sqrt(variance)
+        row = np.broadcast_to(np.arange(shape[1]), shape)
 
-        def joint(e: Array) -> Array:
-            value = self.log_prob(np.stack([centre + sd * e, np.broadcast_to(b, e.shape)], axis=-1), y) - 0.5 * e * e
+        def joint(e: Array, at: tuple[Array, ...] | slice = np.s_[:]) -> Array:
+            latent = np.stack([centre[at] + sd[at] * e, np.broadcast_to(b[at], e.shape)], axis=-1)
+            value = self.log_prob(latent, y[row[at]]) - 0.5 * e * e
             return np.where(np.isfinite(value), value, -np.inf)
 
-        e, step, value = np.zeros_like(centre), np.ones_like(centre), joint(np.zeros_like(centre))
-        H = np.ones_like(centre)
+        # a likelihood that is narrow, with heavy tails, is not felt from afar
+        own = np.divide(self.likeliest(y) - centre, sd, out=np.zeros(shape), where=sd > 0)
+        e, step, value = np.zeros(shape), np.ones(shape), joint(np.zeros(shape))
+        better = (there := joint(own)) > value
+        e, value, H = np.where(better, own, e), np.where(better, there, value), np.ones(shape)
         for _ in range(INNER_STEPS):
             eta = np.stack([centre + sd * e, b], axis=-1)
             curvature = -self.second(eta, y)[0]
@@ -157,16 +192,38 @@ class TwoParameters(Family):
             e, value = np.where(better, trial, e), np.where(better, new, value)
             step = np.where(better, np.minimum(1.0, 2.0 * step), 0.25 * step)
         width = 1.0 / np.sqrt(H)
-        t = np.linspace(-INNER_REACH, INNER_REACH, INNER_NODES)
-        log_weight = np.log(np.cosh(t) * (t[1] - t[0])) - HALF_LOG_2PI
-        placed = e + width * np.sinh(t)[:, None, None]
-        return logsumexp(joint(placed) + log_weight[:, None, None], axis=0) + np.log(width)
+        reach, out = np.arcsinh((INNER_REACH + np.abs(e)) / width), value + np.log(width)
+        half = np.ceil(NODES_STEP ** np.ceil(np.log(reach / INNER_STEP) / np.log(NODES_STEP))).astype(int)
+        # elsewhere Laplace's approximation is enough
+        todo = np.argwhere(out > out.max(axis=0) - NOTHING)
+        for _ in range(HALVINGS + 1):
+            left = [todo[:0]]
+            for size in np.unique(half[tuple(todo.T)]):
+                group, tau = todo[half[tuple(todo.T)] == size], np.arange(-size, size + 1)[:, None] / size
+                for part in batches(len(group), 8 * size):
+                    some = tuple(group[part].T)
+                    t = reach[some] * tau
+                    values = joint(e[some] + width[some] * np.sinh(t), some) + np.log(np.cosh(t))
+                    fine, coarse = logsumexp(values, axis=0), logsumexp(values[size % 2 :: 2], axis=0)
+                    out[some] = fine + np.log(width[some] * reach[some] / size) - HALF_LOG_2PI
+                    left.append(group[part][_apart(coarse, fine) > SETTLED])
+            todo = np.concatenate(left)
+            if not len(todo):
+                break
+            half[tuple(todo.T)] *= 2
+        return out
 
     def log_prob_phi(self, eta: Array, y: Array) -> Array:
         return self.phi_partials(eta, y)[0]
 
     def u_phi(self, eta: Array, y: Array) -> Array:
         return np.stack(self.phi_partials(eta, y)[1], axis=-2)
+
+
+def _apart(coarse: Array, fine: Array) -> Array:
+    """Relative difference of a trapezoidal sum (logarithm) and that of every second of its nodes."""
+    with np.errstate(invalid="ignore"):  # what cannot be has no density anywhere
+        return np.nan_to_num(np.abs(np.expm1(coarse + np.log(2.0) - fine)))
 
 
 def _matrix(aa: Array, ab: Array, bb: Array) -> Array:
@@ -183,6 +240,9 @@ class LocationScale(TwoParameters):
     def coordinate(self, y: Array) -> tuple[Array, Array | float]:
         """t, and the logarithm of its slope in y."""
         return y, 0.0
+
+    def likeliest(self, y: Array) -> Array:
+        return self.coordinate(y)[0]
 
     @abstractmethod
     def profile(self, z: Array) -> tuple[Array, Array, Array, Array]:

@@ -83,9 +83,9 @@ def find(rule: Rule, process: Process, start: Any = None) -> Approximation:
     return walk.result(iteration)
 
 
-def laplace_for(rule: Rule) -> Laplace:
-    """Laplace's rule for a start of another one: no more patient than that."""
-    return Laplace().loosened if rule == rule.loosened else Laplace()
+def laplace_for(rule: Rule, D: int) -> Laplace:
+    """Laplace's rule for a start of another one, with D latents: no more patient than that."""
+    return Laplace().loosened(D) if rule == rule.loosened(D) else Laplace()
 
 
 def line_search(trials: Iterable[Trial], floor: float, slope: float) -> Trial | None:
@@ -217,18 +217,15 @@ class _Expansion:
             self.trace.append(ahead.objective)
 
     def result(self, n_iter: int) -> Approximation:
-        x, height = self.look.x, self.look.objective
+        x, height, p = self.look.x, self.look.objective, self.process
         if self.there:  # the last step is too small to be looked at, but is known
             x, height = x + self.step, height + 0.5 * self.decrement
-        q = self.process.gaussian(self.factor, x)
+        q = p.gaussian(self.factor, x)
         value = height - 0.5 * q.log_det - 0.5 * self.unexplained  # paper, sections 3.2 and 3.3; Titsias 2009
         if not np.isfinite(value):
             raise InferenceError("the evidence is not finite at these hyperparameters")
         converged = self.there and not self.look.fisher
-        return Approximation(
-            self.process, self.rule, q, self.look, float(value), converged, n_iter, tuple(self.trace),
-            self.process.n_passes,
-        )  # fmt: skip
+        return Approximation(p, self.rule, q, self.look, float(value), converged, n_iter, tuple(self.trace), p.n_passes)
 
 
 # ---- bounds ------------------------------------------------------------------------------------------------------
@@ -259,32 +256,38 @@ class _Bound:
         self.least, self.idle, self.there = np.inf, 0, False
 
     def _first(self, start: Any) -> _State:
-        """The earlier Gaussian, or Laplace's, as it is or narrower; where none can be used, the prior.
+        """The earlier Gaussian, or Laplace's, as it is or narrower, or Taylor's; where none can be used, the prior.
 
         Laplace's may be nearly as wide as the prior where the likelihood levels off (a count of zero), and the
-        expectation of exp then so large that no step leads back from it.
+        expectation of exp then so large that no step leads back from it. Or its mode is far from where the mass is:
+        a direction's latents may be as short as the prior of the concentration lets them.
         """
         if start is not None:
             found = [self._state(natural) for natural in self.process.resume_natural(start)]
             best = max((s for s in found if s is not None), key=lambda s: s.bound, default=None)
             if best is not None and np.isfinite(best.bound):
                 return best
+        state = None
         with suppress(NotPositiveDefinite, InferenceError):
-            laplace = find(laplace_for(self.rule), self.process)
-            natural = self.process.natural(laplace.q, self.rule.factorised)
-            state = self._state(natural)
-            for precision in NARROWER:
-                if state is not None and laplace.log_evidence - state.bound <= FAR * self.process.shape[0]:
-                    break
-                ahead = self._state(self.process.narrowed(natural, laplace.q, precision))
+            laplace = find(laplace_for(self.rule, self.process.shape[1]), self.process)
+            for natural in self._around(laplace):
+                ahead = self._state(natural)
                 if state is None or (ahead is not None and ahead.bound > state.bound):
                     state = ahead
-            if state is not None and np.isfinite(state.bound):
-                return state
-        state = self._state(self.process.prior_natural(self.rule))
+                if state is not None and laplace.log_evidence - state.bound <= FAR * self.process.shape[0]:
+                    break
+        if state is None or not np.isfinite(state.bound):
+            state = self._state(self.process.prior_natural(self.rule))
         if state is None:
             raise InferenceError("the evidence lower bound is not finite at these hyperparameters")
         return state
+
+    def _around(self, laplace: Approximation) -> Iterator[Natural]:
+        """Laplace's Gaussian, narrower ones with its mean, and Taylor's."""
+        natural = self.process.natural(laplace.q, self.rule.factorised)
+        yield natural
+        yield from (self.process.narrowed(natural, laplace.q, precision) for precision in NARROWER)
+        yield self.process.natural(find(Taylor(), self.process).q, self.rule.factorised)
 
     def _state(self, natural: Natural) -> _State | None:
         """The Gaussian of natural parameters with its bound, if there is one."""
@@ -360,11 +363,8 @@ class _Bound:
                 yield t, state.bound, state
 
     def result(self, n_iter: int) -> Approximation:
-        s = self.state
-        return Approximation(
-            self.process, self.rule, s.q, s.look, s.bound, bool(self.there), n_iter, tuple(self.trace),
-            self.process.n_passes,
-        )  # fmt: skip
+        s, p, trace = self.state, self.process, tuple(self.trace)
+        return Approximation(p, self.rule, s.q, s.look, s.bound, bool(self.there), n_iter, trace, p.n_passes)
 
 
 def _mixed(a: Natural, b: Natural, t: float) -> Natural:

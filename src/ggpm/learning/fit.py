@@ -24,7 +24,7 @@ from ggpm.fields.inducing.points import Inducing
 from ggpm.kernels import category_columns
 from ggpm.learning.contest import SearchTable
 from ggpm.learning.journal import Journal
-from ggpm.learning.objective import Evidence, WarmObjective, search, subset_start
+from ggpm.learning.objective import Evidence, Start, WarmObjective, search, subset_start
 from ggpm.learning.search import Optimum, maximise
 from ggpm.sites.expectations import expect
 
@@ -220,12 +220,10 @@ def learn(
 
     Where those of the evidence come from some ``rows``, they are a good start, and are only made more precise there.
     """
-    start, inverse_hessian = evidence.theta, None
-    if not callable(how.optimizer):
-        start, inverse_hessian = subset_start(evidence, others, rows)
-    objective = WarmObjective(evidence, None, inverse_hessian)
+    start = Start(evidence.theta) if callable(how.optimizer) else subset_start(evidence, others, rows)
+    objective = WarmObjective(evidence, start.sites, start.inverse_hessian)
     best = search(
-        objective, start, optimizer=how.optimizer, n_restarts=how.n_restarts, rng=how.rng, ftol=evidence.ftol,
+        objective, start.theta, optimizer=how.optimizer, n_restarts=how.n_restarts, rng=how.rng, ftol=evidence.ftol,
         report=how.report("leave-one-out" if evidence.objective == "loo" else "log evidence"), journal=how.journal,
     )  # fmt: skip
     notes = () if best.converged else (_stopped_early(best.message),)

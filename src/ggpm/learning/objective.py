@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -13,13 +14,16 @@ from numpy.typing import NDArray
 
 from ggpm import kernels as kernels_module
 from ggpm.families.base import Family
+from ggpm.families.curvature import Blocks
 from ggpm.fields.base import Approximation, Field
+from ggpm.fields.dense import DenseField
+from ggpm.fields.rows import site_values
 from ggpm.learning import cavities
 from ggpm.learning.engine import find
 from ggpm.learning.priors import Priors
 from ggpm.learning.restarts import best_of
 from ggpm.learning.search import Optimum, maximise
-from ggpm.sites import Rule
+from ggpm.sites import Laplace, Rule
 
 Array = NDArray[np.float64]
 
@@ -31,6 +35,7 @@ EVIDENCE_FTOL, LOO_FTOL = 1e-9, 1e-3
 # little, and the information gives a start for less. The inverse Hessian of all rows, four times as many, is about half
 # the subset's (measured): the root of its share.
 SUBSET_FROM = 256
+SUBSET_FTOL = 1e-4  # of a search whose end is a start: a hundredth of a nat with a hundred rows
 INFORMED_MOST = 8  # hyperparameters; many are mostly length scales of features that do not matter, without information
 LEAST_INFORMATION = 1.0  # on a log-hyperparameter, nats: a first step is not longer than the gradient
 
@@ -103,7 +108,7 @@ class Evidence(Hyperparameters):
     @property
     def ftol(self) -> float:
         """Relative precision to which a search for the optimum goes."""
-        return LOO_FTOL if self.objective == "loo" else self.rule.ftol or EVIDENCE_FTOL
+        return LOO_FTOL if self.objective == "loo" else self.rule.ftol(self.family.latent_dim) or EVIDENCE_FTOL
 
     def sample(self, index: NDArray) -> Self:
         """The evidence of some of the rows."""
@@ -122,7 +127,7 @@ class Evidence(Hyperparameters):
     def searching(self) -> Self:
         """The same for a search that ends with an evaluation of this one: inexact where the value hardly notices."""
         other = copy.copy(self)
-        other.rule = self.rule if self.objective == "loo" else self.rule.loosened
+        other.rule = self.rule if self.objective == "loo" else self.rule.loosened(self.family.latent_dim)
         return other
 
     def infer(self, start: Any = None) -> Approximation:
@@ -203,35 +208,69 @@ def search(objective: WarmObjective, theta: Array, **settings: Any) -> Optimum:
     )  # fmt: skip
 
 
-def subset_start(
-    evidence: Evidence, starts: Sequence[Array] = (), rows: NDArray[np.intp] | None = None
-) -> tuple[Array, Array | None]:
-    """Start of the search for theta, with a guess of the inverse Hessian there (or None).
+@dataclass(frozen=True)
+class Start:
+    """Start of a search for theta."""
 
-    With many rows both are learned on a quarter of them, which costs a sixty-fourth per evaluation. The answer is
+    theta: Array
+    inverse_hessian: Array | None = None
+    """A guess of it there."""
+    sites: Any = None
+    """Start of the search for sites there, or None."""
+
+
+def subset_start(evidence: Evidence, starts: Sequence[Array] = (), rows: NDArray[np.intp] | None = None) -> Start:
+    """Start of the search for theta.
+
+    With many rows it is learned on a quarter of them, which costs a sixty-fourth per evaluation. The answer is
     still the full problem's: only its start is decided here. ``starts`` are further thetas to begin from; the one
     from which a short search climbs highest is taken. Where theta comes from some ``rows``, these are the subset.
     """
     n, theta = evidence.field.n_rows, evidence.theta
     if n < SUBSET_FROM or (rows is not None and len(rows) > n // 2):
-        return _best_start(evidence, [theta, *starts]), None
+        return Start(_best_start(evidence, [theta, *starts]))
     part = evidence.sample(np.sort(np.random.default_rng(0).permutation(n)[: n // 4]) if rows is None else rows)
     # sites of the shape that all rows have: few rows could bear a better and dearer one
     part.rule = part.rule.resolved(n, evidence.family.latent_dim, False)
     part.objective = "evidence"  # leave-one-out on few rows is a noisy guide
-    start, inverse_hessian = subset_start(part, starts) if rows is None else (theta, None)
+    start = subset_start(part, starts) if rows is None else Start(theta)
     low, high = evidence.bounds.T
+    objective = WarmObjective(part, start.sites, start.inverse_hessian)
     try:
-        found = search(WarmObjective(part, None, inverse_hessian), start, ftol=max(1e-6, evidence.ftol))
+        found = search(objective, start.theta, ftol=max(SUBSET_FTOL, evidence.ftol))
+        sites = _carried(evidence.at(found.theta), part.at(found.theta), objective.start)
         if not np.all((found.theta > low) & (found.theta < high)):
             # a parameter that is not needed, or a part that shows nothing: all rows decide
-            measure = Evidence.leave_one_out if evidence.objective == "loo" else Evidence.evaluate
-            at_found, at_start = (measure(evidence.at(t), gradient=False)[0] for t in (found.theta, theta))
-            return (found.theta if at_found > at_start else theta), None
+            there, here = (_height(evidence.at(t)) for t in (found.theta, theta))
+            return Start(found.theta, None, sites) if there > here else Start(theta)
     except np.linalg.LinAlgError:
-        return theta, None
+        return Start(theta)
     share = np.sqrt(part.field.n_rows / n)
-    return found.theta, share * found.inverse_hessian if evidence.objective == "evidence" else None
+    return Start(found.theta, share * found.inverse_hessian if evidence.objective == "evidence" else None, sites)
+
+
+def _height(evidence: Evidence) -> float:
+    """Height of what is learned by, by Laplace's rule where that of a bound would cost as much as the search itself."""
+    if evidence.objective == "loo":
+        return evidence.leave_one_out(gradient=False)[0]
+    if evidence.rule.depends_on == "covariance":
+        evidence = copy.copy(evidence)
+        evidence.rule = Laplace()
+    return evidence.evaluate(gradient=False)[0]
+
+
+def _carried(evidence: Evidence, part: Evidence, start: Any) -> Any:
+    """Start of the search for the sites of all rows from those of a part of them; None where they do not tell any."""
+    if evidence.rule.depends_on != "covariance" or not isinstance(evidence.field, DenseField):
+        return None
+    known = part.searching().infer(start)
+    process = evidence.field.process(evidence.family, evidence.kernels)
+    rule = evidence.rule.resolved(*process.shape, process.blocks_are_cheap)
+    mean, cov = known.process.posterior(known).latent(evidence.field.X)
+    with suppress(np.linalg.LinAlgError), np.errstate(over="ignore", invalid="ignore"):
+        sites = rule.at(process.problem, mean, Blocks(cov).diagonal() if rule.factorised else Blocks(cov))
+        return sites.u + sites.U.dot(mean), site_values(sites.U, rule.factorised), process.prior_variance()
+    return None
 
 
 def _best_start(evidence: Evidence, starts: Sequence[Array]) -> Array:
@@ -241,7 +280,7 @@ def _best_start(evidence: Evidence, starts: Sequence[Array]) -> Array:
     best, height = starts[0], -np.inf
     for start in starts:
         try:
-            found = search(WarmObjective(evidence), start, max_iter=SHORT_SEARCH, ftol=1e-4)
+            found = search(WarmObjective(evidence), start, max_iter=SHORT_SEARCH, ftol=SUBSET_FTOL)
         except np.linalg.LinAlgError:
             continue
         if found.value > height:

@@ -49,7 +49,7 @@ def best_of(rule: Rule, process: Process) -> Approximation:
         found += [_tried(rule, process, _start(process, point)) for point in _points(process)]
     else:
         of_bound = rule.resolved(*process.shape, process.blocks_are_cheap)
-        laplace = laplace_for(rule)
+        laplace = laplace_for(rule, process.shape[1])
         modes = [_tried(laplace, process)]
         modes += [_tried(laplace, process, _start(process, point)) for point in _points(process)]
         heights: list[float] = [] if modes[0] is None else [modes[0].log_evidence]

@@ -110,9 +110,8 @@ class Rule(ABC):
     factorised: bool = False
     """Whether the sites leave out the coupling of latent dimensions on purpose."""
 
-    @property
-    def ftol(self) -> float | None:
-        """Relative precision of the evidence that a search for hyperparameters can count on; None: full."""
+    def ftol(self, D: int) -> float | None:
+        """Relative precision of the evidence that a search for hyperparameters can count on, D latents; None: full."""
         return None
 
     @property
@@ -120,9 +119,8 @@ class Rule(ABC):
         """Nats per row that `Sites.value` is asked to be exact to, where it is a sum over nodes."""
         return 0.0
 
-    @property
-    def loosened(self) -> Self:
-        """The rule for evaluations within a search for hyperparameters, whose end is evaluated anew."""
+    def loosened(self, D: int) -> Self:
+        """The rule for evaluations within a search for hyperparameters, whose end is evaluated anew; D latents."""
         return self
 
     def checked(self, n: int, D: int) -> Self:

@@ -39,11 +39,11 @@ Rows = NDArray[np.intp]
 # times the error of E[log p] and the second by a hundred, typically, and by five times together at least (over all
 # families, training rows, rules of 3 to 13 nodes); the second counts a tenth.
 SECOND = 0.1
-TOLERANCES = {"coarse": 1e-3, "standard": 1e-6, "fine": 1e-9}
+TOLERANCES = {"coarse": 1e-3, "searching": 1e-4, "standard": 1e-6, "fine": 1e-9}
 RTOL = 1e-3
 # Most nodes of a row with two latents, and half as many with three: what wide latents near a kink get. With one
 # latent the ladder of rules ends by itself.
-MOST_NODES = {"coarse": 2**10, "standard": 2**14, "fine": 2**16}
+MOST_NODES = {"coarse": 2**10, "searching": 2**12, "standard": 2**14, "fine": 2**16}
 CLOSED_RTOL = 1e-9  # of derivatives in phi that go with a closed form
 
 

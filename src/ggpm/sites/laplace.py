@@ -44,8 +44,7 @@ class Laplace(Rule):
         check_whole(self.max_iter, "max_iter", 1)
         check_positive(self.tol, "tol")
 
-    @property
-    def loosened(self) -> Laplace:
+    def loosened(self, D: int) -> Laplace:
         return _Impatient(self.max_iter, self.tol)
 
     def u(self, problem: Problem, f: Array) -> Array:

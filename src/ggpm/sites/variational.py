@@ -37,9 +37,11 @@ Array = NDArray[np.float64]
 # More latents cost (nD)^3 per step; up to the order below that is less than what the expectations cost (measured with
 # one thread).
 BLOCKS_CHEAP, BLOCKS_MAX_ORDER = 3, 400
-# Tolerance of the sites while hyperparameters are searched: the bound is stationary in them, so that it is known to
-# 1e-8 of itself, less than what a search looks for, and its gradient to four digits.
-SEARCH_TOL = 1e-4
+# Tolerance of the sites while hyperparameters are searched, and what can be asked of the search then: the bound is
+# stationary in them, so that it is known to the square of it, and its gradient to four digits or three. With three
+# latents or more, whose nodes cost most, expectations have the precision "searching", which takes a quarter of them.
+# The end of a search is evaluated anew.
+SEARCH_TOL, MANY_TOL, MANY_FTOL, MANY_LATENTS = 1e-4, 1e-3, 1e-6, 3
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,9 @@ class Variational(Rule):
         Precision matrices of the sites: full D×D blocks, O(D n^3) per step for D <= 3 and O((nD)^3) above, or
         diagonal, O(D n^3), with which the latent dimensions are independent under q. "auto" takes blocks for D <= 3
         and for nD <= 400.
-    accuracy : "coarse", "standard" or "fine"
-        Error of each row's expectations, about 1e-4, 1e-7 or 1e-10 nats: every row has as many nodes as that takes, up
-        to a limit that wide latents near a kink may reach. Not used where the family has closed forms.
+    accuracy : "coarse", "searching", "standard" or "fine"
+        Error of each row's expectations, about 1e-4, 1e-5, 1e-7 or 1e-10 nats: every row has as many nodes as that
+        takes, up to a limit that wide latents near a kink may reach. Not used where the family has closed forms.
     max_iter : int
         Most steps.
     tol : float
@@ -82,9 +84,8 @@ class Variational(Rule):
         if self.accuracy not in TOLERANCES:
             raise ValueError(f"accuracy must be one of {', '.join(map(repr, TOLERANCES))}; got {self.accuracy!r}.")
 
-    @property
-    def ftol(self) -> float:
-        return max(1e-9, 0.1 * self.tol)
+    def ftol(self, D: int) -> float:
+        return max(1e-9 if D < MANY_LATENTS else MANY_FTOL, 0.1 * self.tol)
 
     @property
     def wobble(self) -> float:
@@ -94,9 +95,10 @@ class Variational(Rule):
     def factorised(self) -> bool:  # type: ignore[override]
         return self.sites == "factorised"
 
-    @property
-    def loosened(self) -> Self:
-        return replace(self, tol=max(self.tol, SEARCH_TOL))
+    def loosened(self, D: int) -> Self:
+        many = D >= MANY_LATENTS
+        accuracy = "searching" if many and self.accuracy == "standard" else self.accuracy
+        return replace(self, tol=max(self.tol, MANY_TOL if many else SEARCH_TOL), accuracy=accuracy)
 
     def resolved(self, n: int, D: int, blocks_are_cheap: bool) -> Self:
         if D == 1:
