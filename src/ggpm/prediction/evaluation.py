@@ -17,8 +17,8 @@ def evaluate(model: Any, X: Any, y: Any, *, level: float = 0.9, offset: Any = No
     """Mean log predictive density, score, error and coverage of credible regions.
 
     The error is in the units of y: mean absolute error for numbers and counts, mean angle for directions, mean
-    total variation distance for compositions, error rate for labels. The coverage should be near the level. Rows whose y
-    is missing are left out, with a warning; ``rows`` are the others.
+    total variation distance for compositions, error rate for labels. The coverage should be near the level. Rows whose
+    y is missing are left out, with a warning; ``rows`` are the others.
 
     Examples
     --------
