@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ggpm.data.gaps import rows_with_y
 from ggpm.plotting._common import axes_for, legend_beside, plain_text
 from ggpm.plotting.style import BAND, COLOURS, MEAN
 from ggpm.prediction.calibration import coverage_depth
@@ -120,6 +121,7 @@ def plot_calibration(model: Any, X: Any, y: Any, *, offset: Any = None, bins: in
     'promised coverage'
     """
     ax = axes_for(ax, figsize=(4.6, 4.4))
+    X, y, offset = rows_with_y(X, y, offset)
     grid = np.linspace(0, 1, 101)
     if hasattr(model, "classes_"):
         p = model.predict_dist(X, offset=offset).probabilities()
@@ -159,6 +161,7 @@ def plot_pit(model: Any, X: Any, y: Any, *, offset: Any = None, bins: int = 10, 
     'probability integral transform'
     """
     ax = axes_for(ax, figsize=(5.4, 3.4))
+    X, y, offset = rows_with_y(X, y, offset)
     values = model.predict_dist(X, offset=offset).pit(model.codes(y))
     many = values.ndim == 2 and values.shape[1] > 1
     m = len(values)
