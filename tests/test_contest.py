@@ -178,13 +178,29 @@ def test_inducing_points_and_neighbours_have_a_contest_on_some_rows(more):
 def test_the_table_names_the_kernel_that_won_and_has_one_line_for_each_candidate():
     for seed in range(4):
         rng = np.random.default_rng(seed)
-        X, y = rng.normal(size=(60, 3)), rng.gamma(3.0, size=60)  # of noise all candidates are nearly as good
+        X = rng.normal(size=(60, 3))
+        y = rng.gamma(3.0, size=60) * np.exp(0.5 * X[:, 0])  # of a line all candidates are nearly as good
         model = GGPRegressor("gamma").fit(X, y)
         lines = [(trial.name, trial.rows) for trial in model.search_]
         assert len(set(lines)) == len(lines)
-        kernel = model.kernel_.get_params()["k1__k2" if "+" not in model.search_.winner else "k1__k1__k2"].kernel
+        kernel = summands(model.kernel_)[0].k2.kernel
         name = SMOOTHNESS[getattr(kernel, "nu", np.inf)]
         assert model.search_.winner.startswith(name)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "poisson", "logistic_normal"])
+def test_of_noise_the_constant_is_left(name):
+    rng = np.random.default_rng(3)
+    draw = {
+        "gaussian": lambda n: rng.normal(size=n),
+        "poisson": lambda n: rng.poisson(3.0, size=n),
+        "logistic_normal": lambda n: rng.dirichlet([5.0, 5.0, 5.0], size=n),
+    }[name]
+    X, y = rng.normal(size=(60, 4)), draw(60)
+    model = GGPRegressor(name).fit(X, y)
+    assert model.search_.winner == "constant" and np.ptp(model.predict(X), axis=0).max() < 1e-8
+    assert np.all(np.isfinite(model.log_predictive_density(rng.normal(size=(5, 4)), draw(5))))
+    assert [trial.kept for trial in model.search_ if trial.name == "constant"] == [True]
 
 
 def storms(n=240, each=6, seed=0, shared=1.0):

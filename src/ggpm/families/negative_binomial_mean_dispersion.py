@@ -6,14 +6,18 @@ import copy
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import expit, log_expit
+from scipy.special import expit, gammaln, log_expit
 
 from ggpm.families.base import Array, moments
 from ggpm.families.negative_binomial import NegativeBinomial
+from ggpm.families.special.log_gamma import LogGamma1p
 from ggpm.families.special.rising import log_rising
+from ggpm.families.special.softplus import SoftplusTerms
+from ggpm.families.special.stable import moderate
 from ggpm.families.support import Counts
 from ggpm.families.two_parameters import Information, WithDispersion
 
+BEYOND = 60.0  # of -b: there is no overdispersion left, and r would overflow
 STEP = 0.25  # of the trapezoidal rule in log t: off by exp(-pi²/STEP), which is below rounding
 
 
@@ -49,6 +53,20 @@ class NegativeBinomialMeanDispersion(WithDispersion):
 
     def at(self, b: Array) -> NegativeBinomial:
         return NegativeBinomial(phi=np.exp(b))  # type: ignore[arg-type]
+
+    def log_prob_and_u(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        a, b = eta[..., 0], eta[..., 1]
+        r, odds, some = np.exp(np.minimum(-b, BEYOND)), SoftplusTerms(a + b), y > 0
+        # Gamma(y + r)/Gamma(r) = r Gamma(y + r)/Gamma(1 + r), whose parts have no pole
+        top, low = LogGamma1p(r + np.maximum(y - 1.0, 0.0)), LogGamma1p(r)
+        value = np.where(some, top.value - low.value - b, 0.0) - gammaln(y + 1.0) - y * odds.mirrored - r * odds.value
+        first = y * odds.complement
+        rising = np.where(some, 1.0 + r * (top.digamma - low.digamma), 0.0)
+        u = np.stack([first - r * odds.slope, first - rising - r * (odds.slope - odds.value)], axis=-1)
+        far = ~(moderate(y) & moderate(r))
+        if far.any():
+            value[far], u[far] = super().log_prob_and_u(eta[far], np.broadcast_to(y, far.shape)[far])
+        return value, u
 
     def curved(self, a: Array, b: Array, y: Array) -> tuple[Array, Array, Array]:
         # in log r = -b: r log s, s = r/(r + mu) and t = 1 - s, with ds/dlog r = s t and ds/da = -s t

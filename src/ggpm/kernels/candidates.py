@@ -66,8 +66,12 @@ class Recipe:
     """Whether all numbers are measured in one spread, that of all of them, and not each in its own."""
     ranks: bool = False
     """Whether numbers are measured by normal scores of their ranks, so that the shape of a column does not matter."""
+    flat: bool = False
+    """Whether there is nothing but the constant."""
 
     def __str__(self) -> str:
+        if self.flat:
+            return "constant"
         words = [
             SMOOTHNESS[self.nu],
             *(" + " + word for word in ("linear", "additive", "noise", "order") if getattr(self, word)),
@@ -147,6 +151,8 @@ class Ingredients:
     def _parts(self, recipe: Recipe) -> list[tuple[str, sk.Kernel]]:
         """Parts by their role, each to be multiplied by a variance."""
         parts: list[tuple[str, sk.Kernel]] = []
+        if recipe.flat:
+            return parts
         if self.numbers:
             on = partial(self._on, at=self.numbers, unit=self.unit if recipe.common else None, ranks=recipe.ranks)
             distance = self.unit_distance if recipe.common else self.rank_distance if recipe.ranks else self.distance

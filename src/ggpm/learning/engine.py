@@ -217,18 +217,15 @@ class _Expansion:
             self.trace.append(ahead.objective)
 
     def result(self, n_iter: int) -> Approximation:
-        x, height = self.look.x, self.look.objective
+        x, height, p = self.look.x, self.look.objective, self.process
         if self.there:  # the last step is too small to be looked at, but is known
             x, height = x + self.step, height + 0.5 * self.decrement
-        q = self.process.gaussian(self.factor, x)
+        q = p.gaussian(self.factor, x)
         value = height - 0.5 * q.log_det - 0.5 * self.unexplained  # paper, sections 3.2 and 3.3; Titsias 2009
         if not np.isfinite(value):
             raise InferenceError("the evidence is not finite at these hyperparameters")
         converged = self.there and not self.look.fisher
-        return Approximation(
-            self.process, self.rule, q, self.look, float(value), converged, n_iter, tuple(self.trace),
-            self.process.n_passes,
-        )  # fmt: skip
+        return Approximation(p, self.rule, q, self.look, float(value), converged, n_iter, tuple(self.trace), p.n_passes)
 
 
 # ---- bounds ------------------------------------------------------------------------------------------------------
@@ -366,11 +363,8 @@ class _Bound:
                 yield t, state.bound, state
 
     def result(self, n_iter: int) -> Approximation:
-        s = self.state
-        return Approximation(
-            self.process, self.rule, s.q, s.look, s.bound, bool(self.there), n_iter, tuple(self.trace),
-            self.process.n_passes,
-        )  # fmt: skip
+        s, p, trace = self.state, self.process, tuple(self.trace)
+        return Approximation(p, self.rule, s.q, s.look, s.bound, bool(self.there), n_iter, trace, p.n_passes)
 
 
 def _mixed(a: Natural, b: Natural, t: float) -> Natural:

@@ -227,7 +227,12 @@ class SignedFactor:
         return np.einsum("nm,nm->m", self.gamma[:, None] * b, self.unscaled_E_dot(b))
 
     def V_diag(self) -> Array:
-        return np.diag(self.V).copy()
+        K, some = self._positive.K, self._negative
+        half = self._positive.root_E_dot(K)
+        v = np.diag(K) - np.square(half).sum(axis=0)
+        if some.size:
+            v += np.square(solve_lower(self._L_M, self._g[:, None] * (K[some] - half[:, some].T @ half))).sum(axis=0)
+        return v
 
     # ---- coupling, weights r = sqrt(rho) omega ----
     def add_to_capacitance(self, r: Array, C: Array, rows: Rows | None = None) -> None:
