@@ -59,7 +59,8 @@ def test_scikit_learn_check(estimator, check, name):
     if name in EXPECTED_FAILURES:
         pytest.xfail(EXPECTED_FAILURES[name])
     if name == "check_sample_weight_equivalence_on_dense_data" and estimator.kernel is None and estimator.optimizer:
-        pytest.xfail("rows that stand there several times say that there is no noise: no digits are left to compare")
+        # the same kernel wins; evidence is flat where noise vanishes, and searches end 1e-5 apart in what they predict
+        pytest.xfail("rows that stand there several times say that there is no noise: seven digits are too many")
     check(estimator)
 
 

@@ -109,7 +109,7 @@ def overview(results: Results) -> str:
         "| set | output | ggpm | best other | ggpm ahead by | ggpm 0.1 | coverage of 90 % |",
         "|---|---|---|---|---|---|---|",
     ]
-    counts: dict[str, list[bool]] = {}
+    counts: dict[str, list[tuple[bool, bool]]] = {}
     for name, result in results.items():
         methods = result["methods"]
         if OURS not in methods:
@@ -126,9 +126,12 @@ def overview(results: Results) -> str:
         )
         for promise, held in verdict(result).items():
             if held is not None:
-                counts.setdefault(promise, []).append(held)
+                counts.setdefault(promise, []).append((held, result["held_back"]))
     lines.append("")
-    lines += [f"- {promise}: {sum(held)} of {len(held)} sets" for promise, held in counts.items()]
+    for promise, found in counts.items():
+        unseen = [held for held, back in found if back]
+        told = f", {sum(unseen)} of {len(unseen)} of those held back" if unseen else ""
+        lines.append(f"- {promise}: {sum(held for held, _ in found)} of {len(found)} sets{told}")
     return "\n".join(lines)
 
 
