@@ -61,10 +61,11 @@ class Numbers:
             reach = np.where(wide, cut - 1.0, 0.0) * np.diff(self._central(p, 1.0 - EDGE))[..., 0]
             ends += np.stack([-reach, reach], axis=-1)
         support: Any = p.family.support
-        ends = np.where(np.isinf(cut)[..., None], [support.low, support.high], ends)
+        least, most = _range(p.family)
+        ends = np.where(np.isinf(cut)[..., None], [least, most], ends)
         if support.integer:
             ends = np.stack([np.ceil(ends[..., 0]), np.floor(ends[..., 1])], axis=-1)
-        ends = np.clip(ends, support.low, support.high if p.trials is None else np.asarray(p.trials)[:, None])
+        ends = np.clip(ends, least, most if p.trials is None else np.asarray(p.trials)[:, None])
         if p.family.kind == "shares":  # of successes and of failures, as `Predictive.interval` has them
             ends = np.stack([ends, np.asarray(p.trials)[:, None] - ends[:, ::-1]], axis=1)
         return ends
@@ -156,6 +157,12 @@ class Arcs:
         ends = circle.wrap(p.family.decode(circle.from_radians(np.stack([mean - away, mean + away], axis=-1))))
         ends[away >= np.pi, 1] = ends[away >= np.pi, 0] + circle.period
         return ends
+
+
+def _range(family: Family) -> tuple[float, float]:
+    """Least and largest number that y can have, in the user's units: parts of a composition sum to its total."""
+    support: Any = family.support
+    return support.low, support.high * getattr(support, "total", 1.0)
 
 
 def _intervals(family: Family) -> Any:
@@ -472,7 +479,7 @@ class ConformalPredictive:
         rank = int(np.ceil(level * (self.calibrated.n + 1)))
         if isinstance(regions, Arcs):
             return _joined_arcs(ends, rank, Angles.circle(self.dists[0]).period)
-        whole = [self.family.support.low, self.family.support.high]  # type: ignore[attr-defined]
+        whole = list(_range(self.family))
         if rank > len(ends):
             return np.broadcast_to(np.array(whole, dtype=float), ends.shape[1:]).copy()
         ends = np.sort(ends, axis=0)
