@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ggpm.data import frames
 from ggpm.data.checks import check_level
+from ggpm.data.gaps import rows_with_y
 from ggpm.data.text import see
 from ggpm.prediction.kinds import kind_of
 from ggpm.prediction.predictive import Predictive
@@ -94,7 +95,7 @@ def calibration(
     Parameters
     ----------
     model : fitted estimator of ggpm
-    X, y : new inputs and outputs
+    X, y : new inputs and outputs; rows whose y is missing are left out, with a warning
     offset : as in `predict_dist`
     levels : levels of the credible regions
     random_state : of the randomisation of discrete transforms
@@ -153,6 +154,7 @@ def coverage_depth(model: Any, X: Any, y: Any, *, offset: Any = None, random_sta
 
 def _predictive_at(model: Any, X: Any, y: Any, offset: Any) -> tuple[Predictive, Any, Array]:
     """The predictive distribution of y, out of as many trials as it has, and y in the family's two forms."""
+    X, y, offset = rows_with_y(X, y, offset)
     codes, family = model.codes(y), model.family_
     encoded = family.encode(codes)
     trials = encoded.sum(axis=-1) if family.countable else None

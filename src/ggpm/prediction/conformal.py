@@ -22,6 +22,7 @@ from sklearn.utils.validation import _num_samples
 
 from ggpm.data import frames
 from ggpm.data.checks import as_array, as_groups, as_numbers, check_level, check_whole
+from ggpm.data.gaps import rows_with_y
 from ggpm.data.kinds import is_dask
 from ggpm.families.base import Family
 from ggpm.prediction.angles import CircularTable
@@ -205,7 +206,8 @@ def conformal(
     model : fitted estimator, or one to fit
         "split" needs a fitted one, "jackknife+" fits clones of it.
     X_cal, y_cal : rows to calibrate with
-        "split": rows the model was not fitted to. "jackknife+": the rows to fit to.
+        "split": rows the model was not fitted to. "jackknife+": the rows to fit to. Those whose y is missing are left
+        out, with a warning.
     method : "split" or "jackknife+"
         "split" guarantees ``level``. "jackknife+" (Barber, Candès, Ramdas and Tibshirani 2021) needs no rows of its
         own: every row is scored by a model fitted without it. It guarantees 2 ``level`` - 1; ``level`` is usual.
@@ -240,7 +242,9 @@ def conformal(
     if is_dask(X_cal) or is_dask(y_cal):
         raise TypeError("X_cal and y_cal must be in memory: a few hundred rows calibrate well. Try X_cal.compute().")
     y_cal = y_cal if frames.kind_of(y_cal) else as_array(y_cal, "y_cal")
-    n = _check_rows(X_cal, y_cal)
+    _check_rows(X_cal, y_cal)
+    X_cal, y_cal, offset, trials, groups = rows_with_y(X_cal, y_cal, offset, trials, groups)
+    n = len(y_cal)
     named = {"offset": offset, "trials": trials}
     given = {name: _of_rows(value, name, n) for name, value in named.items() if value is not None}
     if method == "split":
@@ -276,12 +280,11 @@ def conformal(
     return Conformal(tuple(models), tuple(dists), tuple(ys), None)
 
 
-def _check_rows(X: Any, y: Any) -> int:
-    """Number of calibration rows, which X and y must agree upon."""
+def _check_rows(X: Any, y: Any) -> None:
+    """Raise ValueError unless X and y have the same calibration rows, one or more."""
     n = len(y) if np.ndim(y) else 0
     if n == 0 or _num_samples(X) != n:
         raise ValueError(f"X_cal and y_cal must have the same rows, one or more; got {_num_samples(X)} and {n}.")
-    return n
 
 
 def _of_rows(value: Any, name: str, n: int) -> Array:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ggpm.data.gaps import rows_with_y
 from ggpm.prediction.calibration import coverage_depth
 from ggpm.prediction.kinds import kind_of
 
@@ -16,7 +17,8 @@ def evaluate(model: Any, X: Any, y: Any, *, level: float = 0.9, offset: Any = No
     """Mean log predictive density, score, error and coverage of credible regions.
 
     The error is in the units of y: mean absolute error for numbers and counts, mean angle for directions, mean
-    total variation distance for compositions, error rate for labels. The coverage should be near the level.
+    total variation distance for compositions, error rate for labels. The coverage should be near the level. Rows whose
+    y is missing are left out, with a warning; ``rows`` are the others.
 
     Examples
     --------
@@ -26,6 +28,7 @@ def evaluate(model: Any, X: Any, y: Any, *, level: float = 0.9, offset: Any = No
     >>> sorted(evaluate(model, x[1::2, None], x[1::2]))[:3]
     ['coverage', 'error', 'error_name']
     """
+    X, y, offset = rows_with_y(X, y, offset)
     dist, codes = model.predict_dist(X, offset=offset), model.codes(y)
     support = model.family_.support
     if model.family_.kind == "classes":
