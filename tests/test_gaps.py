@@ -13,6 +13,7 @@ from sklearn.model_selection import cross_val_score
 import ggpm
 from ggpm import GGPClassifier, GGPRegressor, log_predictive_density_scorer
 from ggpm.cli import main
+from ggpm.families import right_censored
 from ggpm.plotting import plot_calibration, plot_pit
 from ggpm.prediction.evaluation import evaluate
 
@@ -99,3 +100,62 @@ def test_command_line_leaves_out_rows_without_y(labels, tmp_path):
     assert [result.exit_code for result in out] == [0, 0], [result.output for result in out]
     assert json.loads(out[1].stdout)["rows"] == 29
     assert "y is missing in 1 of 30 row(s)" in out[1].stderr
+
+
+# ---- bounds ----------------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def lifetimes():
+    """A model of lifetimes, and many new ones from a distribution that it comes near to, some of them not seen."""
+    rng = np.random.default_rng(1)
+    rows = rng.uniform(0, 1, (900, 1))
+    time, limit = 10 * rng.weibull(1.3, 900), rng.exponential(8.0, 900)
+    y = right_censored(np.minimum(time, limit), time <= limit)
+    model = GGPRegressor("censored_weibull", ConstantKernel(5.0)).fit(rows[:300], y[:300])
+    return model, rows[300:], y[300:], time[300:]
+
+
+def test_calibration_of_bounds(lifetimes):
+    """Transforms of bounds are as uniform as those of the numbers behind them; those of seen rows alone are not."""
+    model, rows, y, time = lifetimes
+    found, whole = ggpm.calibration(model, rows, y), ggpm.calibration(model, rows, time)
+    seen = y[:, 0] == y[:, 1]
+    np.testing.assert_allclose(found.coverage, found.levels, atol=4 * 0.5 / np.sqrt(600))  # four standard errors
+    np.testing.assert_allclose(found.frame["value"]["PIT mean"], 0.5, atol=4 / np.sqrt(12 * 600))
+    np.testing.assert_array_equal(found.pit[seen], whole.pit[seen])
+    assert found.pit[seen].mean() < 0.5 - 4 / np.sqrt(12 * seen.sum())  # early events
+    assert np.all(found.pit[~seen] >= model.predict_dist(rows[~seen]).cdf(y[~seen, 0]))
+    assert found.log_loss == -model.log_predictive_density(rows, y).mean()
+    result = evaluate(model, rows, y)
+    assert abs(result["coverage"] - 0.9) < 4 * 0.3 / np.sqrt(600)
+    assert result["error"] == evaluate(model, rows[seen], y[seen])["error"]
+    assert np.isnan(evaluate(model, rows[~seen], y[~seen])["error"])
+    plot_calibration(model, rows, y)
+    plot_pit(model, rows, y)
+
+
+@pytest.mark.parametrize(
+    ("name", "y"),
+    [
+        ("censored_gaussian", [[-np.inf, 1.0], [0.5, 0.5], [2.0, np.inf], [0.0, 1.0]]),
+        ("censored_poisson", [[-1, 2], [3, 3], [4, np.inf], [0, 2]]),
+    ],
+)
+def test_transforms_lie_between_those_of_the_bounds(name, y):
+    y, few = np.array(y, dtype=float), X[:4]
+    model = GGPRegressor(name, ConstantKernel(), optimizer=None).fit(few, y)
+    p, pit = model.predict_dist(few), ggpm.calibration(model, few, y).pit
+    upto = p.cdf(np.maximum(np.where(np.isinf(y), 0.0, y), 0.0)[:, 1]).ravel()
+    below = p.cdf(np.maximum(y[:, 0], 0.0)).ravel()
+    assert 0 < pit[0] < upto[0] and below[2] < pit[2] < 1 and below[3] < pit[3] < upto[3]
+
+
+def test_who_must_know_y_itself_says_so(lifetimes, tmp_path):
+    model, rows, y, time = lifetimes
+    for ask in (lambda: ggpm.conformal(model, rows, y), lambda: ggpm.report(model, rows, y, tmp_path / "r.html")):
+        with pytest.raises(ValueError, match=r"must know y itself, .* of 600 row\(s\).* ggpm.calibration"):
+            ask()
+    both = np.stack([time, time], axis=1)  # all were seen
+    np.testing.assert_array_equal(
+        ggpm.conformal(model, rows, both).predict_dist(rows[:5]).interval(0.9),
+        ggpm.conformal(model, rows, time).predict_dist(rows[:5]).interval(0.9),
+    )

@@ -21,7 +21,7 @@ from ggpm.families.base import Family, bound
 from ggpm.families.censored import Censored
 from ggpm.families.partial import Partial, partly_missing, with_rests
 from ggpm.families.support import Real
-from ggpm.families.weighted import Weighted
+from ggpm.prediction.bounds import bounds_of
 from ggpm.prediction.predictive import Predictive
 
 __all__ = ["GGPRegressor", "log_predictive_density_scorer"]
@@ -183,7 +183,7 @@ class GGPRegressor(RegressorMixin, GGP):
         """Log predictive density of rows that all have a y, or a part of one."""
         y = self.codes(y)
         y = y if trials is None else with_rests(self.family_, y, trials)
-        if self._censored and np.ndim(y) == 2:
+        if bounds_of(self, y) is not None:
             check_consistent_length(X, y)
             parts = self.predict_dist(X, offset=offset).components
             found = [
@@ -196,12 +196,6 @@ class GGPRegressor(RegressorMixin, GGP):
         mean, cov = self.predict_latent(X, offset=offset)
         check_consistent_length(mean, y)
         return Predictive(Partial.around(self.family_, y), mean, cov).log_prob(y)
-
-    @property
-    def _censored(self) -> bool:
-        """Whether y was numbers or bounds."""
-        family = self.fit_.evidence.family
-        return isinstance(family.base if isinstance(family, Weighted) else family, Censored)
 
     def resolve_family(self, y: Any, weight: Array | None = None) -> tuple[Family, Array, None]:
         """The family bound to the data, and the encoded y.
@@ -244,8 +238,8 @@ class GGPRegressor(RegressorMixin, GGP):
         prediction, codes = self.predict_dist(X, offset=offset).mean(), self.codes(y)
         check_consistent_length(prediction, codes)
         weight = as_weight(sample_weight, len(codes))
-        if self._censored and np.ndim(codes) == 2:
-            bounds = Censored(self.family_).encode(codes)
+        bounds = bounds_of(self, y)
+        if bounds is not None:
             seen = bounds[:, 0] == bounds[:, 1]
             if not seen.any():
                 raise ValueError(

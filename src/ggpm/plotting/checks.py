@@ -9,6 +9,7 @@ import numpy as np
 from ggpm.data.gaps import rows_with_y
 from ggpm.plotting._common import axes_for, legend_beside, plain_text
 from ggpm.plotting.style import BAND, COLOURS, MEAN
+from ggpm.prediction.bounds import bounds_of, transforms_within
 from ggpm.prediction.calibration import coverage_depth
 
 
@@ -69,7 +70,8 @@ def plot_pit(model: Any, X: Any, y: Any, *, offset: Any = None, bins: int = 10, 
     """
     ax = axes_for(ax, figsize=(5.4, 3.4))
     X, y, offset = rows_with_y(X, y, offset)
-    values = model.predict_dist(X, offset=offset).pit(model.codes(y))
+    p, bounds = model.predict_dist(X, offset=offset), bounds_of(model, y)
+    values = p.pit(model.codes(y)) if bounds is None else transforms_within(p, bounds, 0)
     many = values.ndim == 2 and values.shape[1] > 1
     m = len(values)
     edges = np.linspace(0, 1, bins + 1)

@@ -26,6 +26,7 @@ from ggpm.data.gaps import rows_with_y
 from ggpm.data.kinds import is_dask
 from ggpm.families.base import Family
 from ggpm.prediction.angles import CircularTable
+from ggpm.prediction.bounds import numbers_of
 from ggpm.prediction.kinds import Angles, Classes, kind_of
 from ggpm.prediction.nodes import Rows
 from ggpm.prediction.predictive import Predictive
@@ -297,6 +298,7 @@ def _of_rows(value: Any, name: str, n: int) -> Array:
 
 def _seen(model: Any, X: Any, y: Any, given: dict[str, Array]) -> tuple[Predictive, Any]:
     """Predictions of calibration rows, and their y as `Predictive` takes it, checked."""
+    y = numbers_of(model, y, "conformal")
     dist, codes = model.predict_dist(X, **given), _codes(model, y)
     encoded = dist._encode(codes)
     if not dist.family.countable:

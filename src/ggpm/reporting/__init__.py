@@ -14,6 +14,7 @@ from typing import Any
 from ggpm.data.checks import check_level
 from ggpm.data.files import replacing
 from ggpm.data.gaps import rows_with_y
+from ggpm.prediction.bounds import numbers_of
 from ggpm.reporting.facts import collect
 
 __all__ = ["report"]
@@ -61,6 +62,7 @@ def report(
     if not out.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {out.parent} to write the report into.")
     X, y, offset = rows_with_y(X, y, offset)
+    y = numbers_of(model, y, "a report")
     facts = collect(model, X, y, offset=offset, level=level, command=command)
     from ggpm.reporting.figures import draw
     from ggpm.reporting.page import render
