@@ -34,6 +34,17 @@ class Hint:
         return self.python
 
 
+class Row(Hint):
+    """Number of a row inside a message: from 0 for Python users; who shows tables to people counts from 1.
+
+    >>> Message("row ", Row(2), " is off.")
+    'row 2 is off.'
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(str(int(number)), "row", int(number))
+
+
 class Message(str):
     """Text of an error or a warning that remembers which of its parts are hints.
 
