@@ -278,9 +278,9 @@ def _earns(child: Entry, parent: Entry) -> bool:
 def _shows(best: Entry, flat: Entry, share: float) -> bool:
     """Whether all rows, of which these are a share, are going to show that y depends on the columns at all.
 
-    For that the evidence must rise by `LEAST_GAIN` for each hyperparameter that was climbed over. Of 60 rows of noise it
-    rises by one and more, and new rows are then forecast up to one nat worse than by the constant. Half the logarithm of
-    the number of rows for each (Schwarz 1978) would be too much to ask: of functions of variance one, seen by 150
+    For that the evidence must rise by `LEAST_GAIN` for each hyperparameter that was climbed over. Of 60 rows of noise
+    it rises by one and more, and new rows are then forecast up to a nat worse than by the constant. Half the logarithm
+    of the number of rows for each (Schwarz 1978) would be too much to ask: of functions of variance one, seen by 150
     labels, more than half would show nothing. Priors have no say: those of labels speak against small variances.
     """
     further = len(best.optimum.theta) - len(flat.optimum.theta)
