@@ -181,6 +181,21 @@ def test_what_cannot_be_compared_is_refused(three):
         plot_compare(models)
 
 
+def test_zeros_of_compositions_that_families_put_back_are_the_same_y():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(20, 1))
+    Y = 100 * rng.dirichlet([3.0, 2.0, 1.0], size=20)
+    Y[0] = [100.0, 0.0, 0.0]
+    settings = {"zeros": "additive", "closure": True}
+    kinds = {"d": families.Dirichlet(**settings), "l": families.LogisticNormal(**settings)}
+    models = {name: GGPRegressor(family, optimizer=None).fit(X, Y) for name, family in kinds.items()}
+    assert set(ggpm.compare(models).index) == {"d", "l"}
+    moved = Y.copy()
+    moved[0] = [99.0, 1.0, 0.0]
+    with pytest.raises(ValueError, match="y of row 0"):
+        ggpm.compare({**models, "moved": GGPRegressor(kinds["d"], optimizer=None).fit(X, moved)})
+
+
 def test_names_need_not_be_text(three):
     models, _, _ = three
     table = ggpm.compare({1: models["one"], 2.5: models["two"]})

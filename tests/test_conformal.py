@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, conformal
-from ggpm.families import Gaussian, VonMises
+from ggpm.families import Dirichlet, Gaussian, VonMises
 
 N_TRAIN, N_CAL, N_NEW = 30, 80, 100
 
@@ -91,6 +91,20 @@ def test_every_calibration_row_counts_once():
     X, y, model = data("numbers", np.random.default_rng(2))
     calibrated = conformal(model.fit(X[:30], y[:30]), X[30:110], y[30:110])
     assert calibrated.predict_dist(X[30:110]).contains(y[30:110], 0.9).sum() == np.ceil(0.9 * 81)
+
+
+def test_intervals_of_percentages_are_percentages():
+    X, y, model = data("compositions", np.random.default_rng(2))
+    model = model.set_params(family=Dirichlet(closure=True))
+    ends = {}
+    for total in (1.0, 100.0):
+        for calibrating in (80, 3):  # three promise everything
+            rows = slice(N_TRAIN, N_TRAIN + calibrating)
+            fitted = model.fit(X[:N_TRAIN], total * y[:N_TRAIN])
+            dist = conformal(fitted, X[rows], total * y[rows]).predict_dist(X[-20:])
+            ends[total, calibrating] = dist.interval(0.9)
+    for calibrating in (80, 3):
+        np.testing.assert_allclose(ends[100.0, calibrating], 100 * ends[1.0, calibrating], atol=1e-6)
 
 
 def test_too_few_rows_promise_everything():

@@ -127,3 +127,10 @@ def test_the_picture_is_of_the_curves():
     assert len(ax.collections) == 2 and ax.lines[0].get_label() == "low"
     with pytest.raises(ValueError, match="at most 8"):
         plot_survival(model, X)
+
+
+@pytest.mark.parametrize("event", [[1, 2], ["dead", "alive"], [True, np.nan], [1.0, 0.5]])
+def test_a_status_that_does_not_say_whether_the_event_was_seen_is_refused(event):
+    """R's survival codes events as 1 and 2: taken as truth both would be deaths."""
+    with pytest.raises(ValueError, match=r"event must be True or 1 .* row [01]\. .*status == 2"):
+        right_censored([1.0, 2.0], event)

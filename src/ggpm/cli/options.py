@@ -124,4 +124,4 @@ def outputs_of(fitted: Any, table: Any, target: str | None, data: str) -> tuple[
     if not names:
         raise click.UsageError("the model does not know the name of its target: give --target.")
     classes = getattr(fitted, "classes_", None)
-    return names, target_of(table, names, labels=classes is not None, path=data, like=classes)
+    return names, target_of(table, names, labels=classes is not None, path=data, like=classes, gaps=True)

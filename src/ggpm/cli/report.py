@@ -6,9 +6,11 @@ import shlex
 import sys
 
 import click
+import numpy as np
 
 from ggpm.cli.options import DATA, JSON, LEVEL, MODEL, OFFSET, load_with, offset_of, outputs_of, writable
 from ggpm.cli.terminal import Waiting, tell, warnings_told
+from ggpm.data.frames import missing_rows
 from ggpm.data.text import Message
 
 
@@ -40,4 +42,4 @@ def report(
             page = write(fitted, X, y, out, offset=extra, level=level, title=title, command=command)
         except ValueError as error:
             raise ValueError(Message(f"{data}, target {', '.join(names)}: ", error)) from error
-    tell({"out": str(page), "numbers": str(page.with_suffix(".json")), "rows": len(X)}, as_json)
+    tell({"out": str(page), "numbers": str(page.with_suffix(".json")), "rows": int(np.sum(~missing_rows(y)))}, as_json)

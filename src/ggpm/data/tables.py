@@ -405,7 +405,7 @@ def target_of(
 ) -> Any:
     """The target: a series of numbers or labels, or a frame of numbers for several columns.
 
-    ``like`` are the labels of a fitted model, whose type those in the table are brought to; ``gaps`` lets numbers be
+    ``like`` are the labels of a fitted model, whose type those in the table are brought to; ``gaps`` lets values be
     missing.
 
     >>> import pandas
@@ -420,10 +420,15 @@ def target_of(
             raise TableError(f"{path}: labels are one column; got {', '.join(names)}.")
         column = table[names[0]]
         empty = np.flatnonzero(column.isna().to_numpy())
-        if empty.size:
+        if empty.size and not (gaps and empty.size < len(column)):
             raise TableError(
                 f"{path}, column {names[0]!r}, row {empty[0] + 1}: the label is missing ({empty.size} such row(s))."
             )
+        if empty.size:
+            out = pd.Series(np.full(len(column), None, dtype=object), name=names[0])
+            known = target_of(table.dropna(subset=names), names, labels=True, path=path, like=like)
+            out[column.notna().to_numpy()] = known.to_numpy()
+            return out
         text = like is not None and like.dtype.kind in "OU"
         column = column if text else _unpadded(column)
         number = column.dtype.kind in "biuf"

@@ -15,6 +15,7 @@ from sklearn.utils.validation import column_or_1d
 from ggpm import families
 from ggpm.data import frames
 from ggpm.data.checks import as_array, check_labels
+from ggpm.data.gaps import rows_with_y
 from ggpm.data.kinds import is_dask
 from ggpm.data.text import Hint, Message, stacklevel
 from ggpm.estimators.base import GGP
@@ -100,7 +101,7 @@ class _ClassifierBase(ClassifierMixin, GGP):
         return self._framed(self.classes_[best], X, self.target_names_)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Accuracy: the share of labels that `predict` gets right.
+        """Accuracy: the share of labels that `predict` gets right; rows whose label is missing are left out.
 
         >>> X = np.arange(9.0)[:, None]
         >>> y = ["a"] * 3 + ["b"] * 3 + ["c"] * 3
@@ -109,6 +110,7 @@ class _ClassifierBase(ClassifierMixin, GGP):
         """
         from sklearn.metrics import accuracy_score
 
+        X, y, sample_weight, offset = rows_with_y(X, y, sample_weight, offset)
         predicted = frames.values_of(self.predict(X, offset=offset))
         return float(accuracy_score(frames.values_of(y), predicted, sample_weight=sample_weight))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,9 +16,9 @@ from ggpm.data import frames
 from ggpm.data.checks import as_numbers, as_weight, check_squares, refuse_masked
 from ggpm.data.columns import Columns, check_finite, merged
 from ggpm.data.door import Facts, Preparation, Target, facts_about, take_rows
+from ggpm.data.gaps import tell_missing
 from ggpm.data.kinds import is_dask, is_streamed
 from ggpm.data.rows import ArrayRows, Chunk, Rows
-from ggpm.data.text import stacklevel
 from ggpm.families.base import Family
 from ggpm.families.weighted import Weighted
 
@@ -117,7 +116,7 @@ def source_of(checked: Any, X: Any, y: Any, offset: Any, weight: Any, chunk_rows
         raise ValueError("no row of y is there, or none has a positive weight: there is nothing to learn from.")
     if missing:
         first = next(fact.first_missing for fact in facts if fact.missing)
-        _tell_missing(missing, raw.n_rows, first)
+        tell_missing(missing, raw.n_rows, first)
     starts = dict(zip([fact.start for fact in facts], np.cumsum([0, *kept[:-1]]).tolist()))
     return Source(raw, columns or seen, target_names, facts, Preparation(seen, sum(kept), starts))
 
@@ -145,14 +144,6 @@ def _array_rows(checked: Any, X: Any, y: Any, offset: Any, weight: Any, chunk_ro
     return ArrayRows(X, y, offset, chunk_rows=chunk_rows, weight=weight), columns
 
 
-def _tell_missing(count: int, n: int, first: int) -> None:
-    warnings.warn(
-        f"y is missing in {count} of {n} row(s), first in row {first}: they are left out.",
-        UserWarning,
-        stacklevel=stacklevel(),
-    )
-
-
 def rows_to_fit(X: Any, y: Any, offset: Any, weight: Any) -> tuple[Any, Any, Any, Array | None]:
     """X, y, offset and weights of the rows that say something: of positive weight, and with a y; others are told.
 
@@ -168,7 +159,7 @@ def rows_to_fit(X: Any, y: Any, offset: Any, weight: Any) -> tuple[Any, Any, Any
     w = as_weight(weight, len(y))
     keep = (w > 0) & ~missing
     if missing.any():
-        _tell_missing(int(missing.sum()), len(y), int(missing.argmax()))
+        tell_missing(int(missing.sum()), len(y), int(missing.argmax()))
     if not keep.all():
         index = np.flatnonzero(keep)
         X, y = _safe_indexing(X, index), _safe_indexing(y, index)

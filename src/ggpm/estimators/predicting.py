@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ggpm.data import frames
 from ggpm.data.checks import as_numbers, as_offset, check_whole
+from ggpm.data.gaps import in_their_rows, rows_with_y
 from ggpm.data.kinds import is_dask
 from ggpm.data.text import Hint, Message
 from ggpm.estimators.intake import inputs_of
@@ -190,7 +191,7 @@ class Predicting(FramedOutput):
         return self._labelled(np.moveaxis(draws, 1 if is_dask(X) else 0, -1))
 
     def log_predictive_density(self, X: Any, y: Any, *, offset: Any = None) -> Array:
-        """Log predictive density of each row of y, (m,).
+        """Log predictive density of each row of y, (m,); NaN, with a warning, where y is missing.
 
         >>> from ggpm import GGPRegressor
         >>> X = np.arange(6.0)[:, None]
@@ -199,7 +200,8 @@ class Predicting(FramedOutput):
         """
         if is_dask(X):
             return self.predict_dist(X, offset=offset).log_prob(y)
-        return self.predict_dist(X, offset=offset).log_prob(self.codes(y))
+        rows, known, offset = rows_with_y(X, y, offset)
+        return in_their_rows(self.predict_dist(rows, offset=offset).log_prob(self.codes(known)), y)
 
     def codes(self, y: Any) -> Any:
         """y as the family knows it (classifiers: codes of the labels).

@@ -14,13 +14,14 @@ from sklearn.utils import check_consistent_length
 from ggpm import families
 from ggpm.data import frames
 from ggpm.data.checks import as_weight
+from ggpm.data.gaps import in_their_rows, rows_with_y
 from ggpm.data.kinds import is_dask
 from ggpm.estimators.base import GGP
 from ggpm.families.base import Family, bound
 from ggpm.families.censored import Censored
 from ggpm.families.partial import Partial, partly_missing, with_rests
 from ggpm.families.support import Real
-from ggpm.families.weighted import Weighted
+from ggpm.prediction.bounds import bounds_of
 from ggpm.prediction.predictive import Predictive
 
 __all__ = ["GGPRegressor", "log_predictive_density_scorer"]
@@ -167,7 +168,7 @@ class GGPRegressor(RegressorMixin, GGP):
         """Log predictive density of each row of y, (m,); of rows of which parts are missing, that of the others.
 
         Rows of bounds, of models that were fitted with `ggpm.families.Censored`, have the logarithm of the probability
-        between them.
+        between them. Where all of y is missing it is NaN, with a warning.
 
         >>> X = np.arange(6.0)[:, None]
         >>> GGPRegressor("poisson").fit(X, np.arange(6)).log_predictive_density(X, np.arange(6)).shape
@@ -175,9 +176,14 @@ class GGPRegressor(RegressorMixin, GGP):
         """
         if is_dask(X):
             return super().log_predictive_density(X, y, offset=offset)
+        rows, known, offset, trials = rows_with_y(X, y, offset, trials)
+        return in_their_rows(self._log_density(rows, known, offset, trials), y)
+
+    def _log_density(self, X: Any, y: Any, offset: Any, trials: Any) -> Array:
+        """Log predictive density of rows that all have a y, or a part of one."""
         y = self.codes(y)
         y = y if trials is None else with_rests(self.family_, y, trials)
-        if self._censored and np.ndim(y) == 2:
+        if bounds_of(self, y) is not None:
             check_consistent_length(X, y)
             parts = self.predict_dist(X, offset=offset).components
             found = [
@@ -190,12 +196,6 @@ class GGPRegressor(RegressorMixin, GGP):
         mean, cov = self.predict_latent(X, offset=offset)
         check_consistent_length(mean, y)
         return Predictive(Partial.around(self.family_, y), mean, cov).log_prob(y)
-
-    @property
-    def _censored(self) -> bool:
-        """Whether y was numbers or bounds."""
-        family = self.fit_.evidence.family
-        return isinstance(family.base if isinstance(family, Weighted) else family, Censored)
 
     def resolve_family(self, y: Any, weight: Array | None = None) -> tuple[Family, Array, None]:
         """The family bound to the data, and the encoded y.
@@ -228,17 +228,18 @@ class GGPRegressor(RegressorMixin, GGP):
         """1 - (loss of the predictions) / (loss of the best constant), with the family's unit loss.
 
         With ``sample_weight`` both losses are weighted sums, and the constant is the best for them. Rows of which only
-        bounds are known have no loss, and are left out.
+        bounds are known have no loss, and are left out, as are, with a warning, rows whose y is missing.
 
         >>> X = np.arange(8.0)[:, None]
         >>> bool(GGPRegressor("poisson").fit(X, np.arange(8)).score(X, np.arange(8)) > 0.5)
         True
         """
+        X, y, sample_weight, offset = rows_with_y(X, y, sample_weight, offset)
         prediction, codes = self.predict_dist(X, offset=offset).mean(), self.codes(y)
         check_consistent_length(prediction, codes)
         weight = as_weight(sample_weight, len(codes))
-        if self._censored and np.ndim(codes) == 2:
-            bounds = Censored(self.family_).encode(codes)
+        bounds = bounds_of(self, y)
+        if bounds is not None:
             seen = bounds[:, 0] == bounds[:, 1]
             if not seen.any():
                 raise ValueError(
@@ -288,6 +289,7 @@ class _LogPredictiveDensity(BaseEstimator):
     ) -> float:
         if hasattr(estimator, "steps"):  # a pipeline: its last step is ours, the others prepare X
             X, estimator = (estimator[:-1].transform(X) if len(estimator) > 1 else X), estimator[-1]
+        X, y, offset, sample_weight, trials = rows_with_y(X, y, offset, sample_weight, trials)
         given = {} if trials is None else {"trials": trials}
         density = estimator.log_predictive_density(X, y, offset=offset, **given)
         return float(np.average(density, weights=as_weight(sample_weight, len(density))))

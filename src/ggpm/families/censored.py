@@ -211,14 +211,21 @@ def why_not(family: Family) -> str:
 
 
 def right_censored(time: Any, event: Any) -> Array:
-    """y for `Censored` from times and whether the event was seen there, (n, 2).
+    """y for `Censored` from times and whether the event was seen there (True or 1, else False or 0), (n, 2).
 
     >>> right_censored([3.0, 5.0], [True, False])
     array([[ 3.,  3.],
            [ 5., inf]])
     """
     time = as_numbers(time, "time", "one number per row")
-    seen = np.asarray(event).astype(bool)
-    if time.ndim != 1 or seen.shape != time.shape:
-        raise ValueError(f"time and event must be one per row; got shapes {time.shape} and {seen.shape}.")
+    event = np.asarray(event)
+    if time.ndim != 1 or event.shape != time.shape:
+        raise ValueError(f"time and event must be one per row; got shapes {time.shape} and {event.shape}.")
+    seen = event == 1
+    if np.any(other := ~(seen | (event == 0))):
+        row = int(np.argmax(other))
+        raise ValueError(
+            f"event must be True or 1 where it was seen, False or 0 where time is a bound; got {event[row]!r} in row "
+            f"{row}. Of a status that is coded otherwise give event=(status == 2), or what means that it was seen."
+        )
     return np.stack([time, np.where(seen, time, np.inf)], axis=-1)

@@ -37,7 +37,7 @@ def _numeric(y: Any, what: str) -> Array:
         bad = np.argwhere(~np.isfinite(out))
         raise ValueError(
             f"y must be {what}; got {'NaN' if np.isnan(out).any() else 'infinity'} in {len(bad)} place(s), first at "
-            f"row {bad[0][0]}. Remove or impute those rows before fitting."
+            f"row {bad[0][0]}. Remove or impute those rows."
         )
     return out
 

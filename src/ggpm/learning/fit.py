@@ -48,7 +48,7 @@ class Fit:
     n_iter: int
     """Iterations of the search for hyperparameters."""
     converged: bool
-    """Whether hyperparameters and sites both did."""
+    """Whether hyperparameters and sites both did, and the sites stand for the likelihood where the posterior is."""
     columns: Columns
     """Columns of X, as the door saw them."""
     target: Target
@@ -151,7 +151,7 @@ class SearchOutcome:
         notes = notes if not wide else (*notes, _too_wide(wide))
         return Fit(
             self.evidence, approximation.process.posterior(approximation), value, self.n_iter,
-            bool(approximation.converged and self.converged), columns, target, notes, offset, self.search,
+            bool(approximation.converged and self.converged and not wide), columns, target, notes, offset, self.search,
             curvature=_curvature(approximation), found=approximation,
         )  # fmt: skip
 

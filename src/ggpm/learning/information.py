@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,15 +12,17 @@ from scipy.special import ndtri
 
 from ggpm.data.checks import check_level
 from ggpm.families.base import Family
+from ggpm.learning.cavities import log_densities
 from ggpm.learning.objective import Evidence
 
-__all__ = ["Known", "known", "observed_information"]
+__all__ = ["Known", "known", "observed_information", "seen"]
 
 Array = NDArray[np.float64]
 
 # A change of a logarithm by two hundredths: differences of exact gradients are then off by its square times the third
 # derivative, and by the gradients' own error (sites are found to 1e-6 and better) divided by it.
 STEP = 0.02
+LEAST_BEND = 0.1  # nats per squared logarithm: less is known of a hyperparameter whose posterior spans a factor of 20
 AT_BOUND = 1e-6  # logarithms nearer to a bound than this were stopped by it
 
 
@@ -88,13 +92,49 @@ def observed_information(evidence: Evidence) -> Array:
     >>> observed_information(model.fit_.evidence).shape
     (4, 4)
     """
+    return _symmetric([(back[1] - there[1]) / (2 * STEP) for there, back in _moved(evidence)], evidence.theta.size)
+
+
+def seen(evidence: Evidence) -> Array:
+    """Nats by which leave-one-out densities are too high because hyperparameters have seen the row, (n,).
+
+    Without row i the evidence loses log p(y_i | y_-i), whose gradient in theta is g_i. To first order the maximum moves
+    by -H^-1 g_i, H the negative Hessian of what was maximised, and that density falls by g_i^T H^-1 g_i. Summed over
+    the rows this is about one nat for every hyperparameter that the rows know (Takeuchi 1976). Directions in which the
+    evidence hardly bends or rises, and entries at their bounds, do not count.
+
+    >>> from ggpm import GGPRegressor
+    >>> X = np.linspace(0, 5, 30)[:, None]
+    >>> model = GGPRegressor("poisson").fit(X, np.arange(30) % 5)
+    >>> seen(model.fit_.evidence).shape
+    (30,)
+    """
+    pairs = list(_moved(evidence))
+    H = _symmetric([(back[1] - there[1]) / (2 * STEP) for there, back in pairs], evidence.theta.size)
+    G = np.array([(log_densities(there[2]) - log_densities(back[2])) / (2 * STEP) for there, back in pairs])
+    free = ~_held(evidence)
+    if not free.any():
+        return np.zeros(evidence.field.n_rows)
+    w, Q = np.linalg.eigh(H[np.ix_(free, free)])
+    along = Q.T @ G[free]
+    return np.asarray(np.sum(along[w > LEAST_BEND] ** 2 / w[w > LEAST_BEND, None], axis=0))
+
+
+def _moved(evidence: Evidence) -> Iterator[tuple[Any, Any]]:
+    """What is learned from (`Evidence.learn`) above and below theta in each of its entries."""
     start = evidence.infer().start
-    rows = []
     for step in STEP * np.eye(evidence.theta.size):
-        there, back = (evidence.at(evidence.theta + s).learn(start)[1] for s in (step, -step))
-        rows.append((back - there) / (2 * STEP))
-    H = np.array(rows).reshape(evidence.theta.size, -1)
+        yield evidence.at(evidence.theta + step).learn(start), evidence.at(evidence.theta - step).learn(start)
+
+
+def _symmetric(rows: list[Array], p: int) -> Array:
+    H = np.array(rows).reshape(p, p)
     return 0.5 * (H + H.T)
+
+
+def _held(evidence: Evidence) -> NDArray[np.bool_]:
+    """Entries of theta that a bound stopped."""
+    return np.any(np.abs(evidence.theta[:, None] - evidence.bounds) < AT_BOUND, axis=1)
 
 
 def known(evidence: Evidence) -> Known:
@@ -108,7 +148,7 @@ def known(evidence: Evidence) -> Known:
     """
     theta = evidence.theta
     p, nothing = theta.size, np.full((theta.size, theta.size), np.nan)
-    held = np.any(np.abs(theta[:, None] - evidence.bounds) < AT_BOUND, axis=1)
+    held = _held(evidence)
     if evidence.objective == "loo":
         return Known(theta, nothing, held, "leave-one-out densities have no curvature that says how well they know")
     free = np.flatnonzero(~held)

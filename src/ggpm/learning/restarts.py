@@ -43,25 +43,30 @@ def best_of(rule: Rule, process: Process) -> Approximation:
     """
     if not isinstance(process, RowsProcess) or not process.problem.family.several_modes or rule.depends_on == "y":
         return find(rule, process)
-    first = _tried(rule, process)
-    found = [first]
+    resolved, hasty = rule.resolved(*process.shape, process.blocks_are_cheap), rule.loosened(process.shape[1])
     if rule.depends_on == "mean":
-        found += [_tried(rule, process, _start(process, point)) for point in _points(process)]
+        # patience leads to modes of little use (a function through every row), or nowhere: only where there is no other
+        found = [mode and replace(mode, rule=resolved) for mode in _modes(hasty, process)]
+        if rule != hasty and not any(mode is not None and mode.converged for mode in found):
+            found = _modes(rule, process)
     else:
-        of_bound = rule.resolved(*process.shape, process.blocks_are_cheap)
-        laplace = laplace_for(rule, process.shape[1])
-        modes = [_tried(laplace, process)]
-        modes += [_tried(laplace, process, _start(process, point)) for point in _points(process)]
+        first = _tried(rule, process)
+        found, modes = [first], _modes(laplace_for(rule, process.shape[1]), process)
         heights: list[float] = [] if modes[0] is None else [modes[0].log_evidence]
         for mode in modes[1:]:
             if mode is None or not np.isfinite(mode.log_evidence):
                 continue
             if first is None or not first.converged or all(abs(mode.log_evidence - h) > ALIKE for h in heights):
-                found.append(_tried(rule, process, process.remember(replace(mode, rule=of_bound))))
+                found.append(_tried(rule, process, process.remember(replace(mode, rule=resolved))))
             heights.append(mode.log_evidence)
     ended = [approximation for approximation in found if approximation is not None]
     # without any the first search says why
     return max(ended, key=lambda a: (a.converged, a.log_evidence)) if ended else find(rule, process)
+
+
+def _modes(rule: Rule, process: RowsProcess) -> list[Approximation | None]:
+    """Where an expansion ends from every start."""
+    return [_tried(rule, process), *(_tried(rule, process, _start(process, point)) for point in _points(process))]
 
 
 def _points(process: RowsProcess) -> Iterator[Array]:

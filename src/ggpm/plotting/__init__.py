@@ -10,16 +10,15 @@ from ggpm.plotting._common import kind_of_picture
 from ggpm.plotting.angles import plot_angles, plot_polar
 from ggpm.plotting.checks import (
     coverage_depth,
-    hyperparameter_names,
     plot_calibration,
     plot_compare,
-    plot_evidence,
     plot_pit,
     plot_search,
 )
 from ggpm.plotting.classes import plot_class_map, plot_ordinal
 from ggpm.plotting.compositions import plot_ternary, plot_ternary_density
 from ggpm.plotting.effects import plot_effects, plot_map
+from ggpm.plotting.evidence import hyperparameter_names, plot_evidence
 from ggpm.plotting.numbers import plot_bands, plot_parts
 from ggpm.plotting.survival import plot_survival
 

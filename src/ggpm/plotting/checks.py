@@ -1,4 +1,4 @@
-"""Checks of a model: evidence surface, calibration, probability integral transforms."""
+"""Checks of a model: calibration, probability integral transforms, comparisons, the search for a kernel."""
 
 from __future__ import annotations
 
@@ -6,104 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from ggpm.data.gaps import rows_with_y
 from ggpm.plotting._common import axes_for, legend_beside, plain_text
 from ggpm.plotting.style import BAND, COLOURS, MEAN
+from ggpm.prediction.bounds import bounds_of, transforms_within
 from ggpm.prediction.calibration import coverage_depth
-from ggpm.prediction.description import hyperparameter_names
 
 
-def plot_evidence(
-    model: Any, first: int = 0, second: int | None = 1, *, width: float = 2.0, n: int = 21, ax: Any = None
-) -> Any:
-    """Log evidence over one or two entries of ``theta_``, the others held: a curve, or a map with contours.
-
-    Parameters
-    ----------
-    first, second : int
-        Which entries of ``theta_`` (natural logarithms; the kernels' first, then the family's); ``second=None``: a
-        curve along the first alone.
-    width : float
-        How far to go to either side, in log units.
-
-    Examples
-    --------
-    >>> import numpy as np, ggpm
-    >>> x = np.arange(12.0)
-    >>> model = ggpm.GGPRegressor("poisson", optimizer=None).fit(x[:, None], x)
-    >>> plot_evidence(model, n=4).get_title()
-    'log evidence below its maximum'
-    >>> plot_evidence(model, 0, None, n=5).get_ylabel()
-    'log evidence below its maximum'
-    """
-    p = len(model.theta_)
-    if not (0 <= first < p and first != second and (second is None or 0 <= second < p)):
-        raise ValueError(
-            f"first and second must be two different entries of theta_, which has {p}; got {first}, {second}."
-        )
-    offsets = np.linspace(-width, width, n)
-    if second is None:
-        return _evidence_curve(model, first, offsets, axes_for(ax, figsize=(4.6, 3.2)))
-    ax = axes_for(ax, figsize=(5.6, 4.6))
-    surface = np.array([[_evidence_at(model, {first: da, second: db}) for da in offsets] for db in offsets])
-    x, y = np.exp(model.theta_[first] + offsets), np.exp(model.theta_[second] + offsets)
-    drop = np.nanmax(surface) - surface
-    # up to where the evidence is negligible; finer near the top
-    levels = np.concatenate([[0, 0.5, 1, 2, 3, 5], [10, 20, 50, 100, 1000, np.inf]])
-    shown = levels[: max(4, np.searchsorted(levels, np.nanmax(drop)) + 1)]
-    shown = shown[np.isfinite(shown)]
-    ax.set_facecolor("0.92")
-    import matplotlib.colors
-
-    filled = ax.contourf(
-        x,
-        y,
-        drop,
-        levels=shown,
-        extend="max",
-        cmap="viridis_r",
-        norm=matplotlib.colors.BoundaryNorm(shown, 256, extend="max"),
-    )
-    ax.contour(x, y, drop, levels=shown[1:], colors="white", linewidths=0.6)
-    ax.plot(np.exp(model.theta_[first]), np.exp(model.theta_[second]), "*", color="white", mec="black", ms=13)
-    names = hyperparameter_names(model)
-    ax.set(xscale="log", yscale="log", xlabel=names[first], ylabel=names[second])
-    for axis in (ax.xaxis, ax.yaxis):
-        _label_decades(axis)
-    ax.set_title("log evidence below its maximum", fontsize="medium")
-    ax.figure.colorbar(filled, ax=ax, ticks=shown)
-    return ax
-
-
-def _evidence_at(model: Any, moved: dict[int, float]) -> float:
-    """Log evidence where some entries of theta differ by so much; NaN, left blank, where there is no posterior."""
-    theta = model.theta_.copy()
-    for j, by in moved.items():
-        theta[j] += by
-    try:
-        return float(model.log_marginal_likelihood(theta))
-    except np.linalg.LinAlgError:
-        return float("nan")
-
-
-def _evidence_curve(model: Any, first: int, offsets: Any, ax: Any) -> Any:
-    values = np.array([_evidence_at(model, {first: by}) for by in offsets])
-    ax.plot(np.exp(model.theta_[first] + offsets), values - np.nanmax(values), "-", color=MEAN, lw=1.8)
-    ax.axvline(np.exp(model.theta_[first]), color="0.35", lw=0.9, ls="--")
-    ax.set(xscale="log", xlabel=hyperparameter_names(model)[first], ylabel="log evidence below its maximum")
-    _label_decades(ax.xaxis)
-    return ax
-
-
-def _label_decades(axis: Any) -> None:
-    """Few labels: the standard ones of a decade or two run into each other."""
-    import matplotlib.ticker
-
-    axis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1.0, 2.0, 5.0), numticks=6))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter("")
-
-
-# ---- is it right? ------------------------------------------------------------------------------------------------
 def plot_calibration(model: Any, X: Any, y: Any, *, offset: Any = None, bins: int = 10, ax: Any = None) -> Any:
     """Promised against observed frequencies on data that were not fitted; on the diagonal if the model is right.
 
@@ -120,6 +29,7 @@ def plot_calibration(model: Any, X: Any, y: Any, *, offset: Any = None, bins: in
     'promised coverage'
     """
     ax = axes_for(ax, figsize=(4.6, 4.4))
+    X, y, offset = rows_with_y(X, y, offset)
     grid = np.linspace(0, 1, 101)
     if hasattr(model, "classes_"):
         p = model.predict_dist(X, offset=offset).probabilities()
@@ -159,7 +69,9 @@ def plot_pit(model: Any, X: Any, y: Any, *, offset: Any = None, bins: int = 10, 
     'probability integral transform'
     """
     ax = axes_for(ax, figsize=(5.4, 3.4))
-    values = model.predict_dist(X, offset=offset).pit(model.codes(y))
+    X, y, offset = rows_with_y(X, y, offset)
+    p, bounds = model.predict_dist(X, offset=offset), bounds_of(model, y)
+    values = p.pit(model.codes(y)) if bounds is None else transforms_within(p, bounds, 0)
     many = values.ndim == 2 and values.shape[1] > 1
     m = len(values)
     edges = np.linspace(0, 1, bins + 1)

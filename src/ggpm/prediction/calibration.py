@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from ggpm.data import frames
 from ggpm.data.checks import check_level
+from ggpm.data.gaps import rows_with_y
 from ggpm.data.text import see
+from ggpm.prediction.bounds import bounds_of, transforms_within
 from ggpm.prediction.kinds import kind_of
 from ggpm.prediction.predictive import Predictive
 
@@ -94,7 +96,7 @@ def calibration(
     Parameters
     ----------
     model : fitted estimator of ggpm
-    X, y : new inputs and outputs
+    X, y : new inputs and outputs; rows whose y is missing are left out, with a warning
     offset : as in `predict_dist`
     levels : levels of the credible regions
     random_state : of the randomisation of discrete transforms
@@ -104,7 +106,8 @@ def calibration(
     Calibration
         ``coverage`` at the levels: central intervals of ordered outputs (per part for vectors), shortest arcs,
         smallest sets of classes, highest-density regions elsewhere; ``pit``; ``log_loss``, ``brier``, ``crps``; all
-        in ``frame``, and as a picture in ``plot()``.
+        in ``frame``, and as a picture in ``plot()``. Of rows of which only bounds are known (`ggpm.families.Censored`)
+        transforms are drawn between those of the bounds, and coverage is that of the transforms; there is no CRPS.
 
     Examples
     --------
@@ -118,6 +121,13 @@ def calibration(
     """
     for level in levels:
         check_level(level, "every one of levels")
+    X, y, offset = rows_with_y(X, y, offset)
+    bounds = bounds_of(model, y)
+    if bounds is not None:
+        pit = transforms_within(model.predict_dist(X, offset=offset), bounds, random_state)
+        depth, density = np.abs(2.0 * pit - 1.0), model.log_predictive_density(X, y, offset=offset)
+        coverage = tuple(float(np.mean(depth <= level)) for level in levels)
+        return Calibration(tuple(levels), coverage, pit, float(-np.mean(density)), np.nan, np.nan, len(bounds))
     predictive, codes, encoded = _predictive_at(model, X, y, offset)
     kind = kind_of(predictive.family)
     pit, depth = kind.transforms(predictive, codes, encoded, random_state)
@@ -147,6 +157,11 @@ def coverage_depth(model: Any, X: Any, y: Any, *, offset: Any = None, random_sta
     >>> bool(np.all(coverage_depth(model, x[:, None], x + 1) < 1))
     True
     """
+    X, y, offset = rows_with_y(X, y, offset)
+    bounds = bounds_of(model, y)
+    if bounds is not None:
+        pit = transforms_within(model.predict_dist(X, offset=offset), bounds, random_state)
+        return np.abs(2.0 * pit - 1.0)
     predictive, codes, encoded = _predictive_at(model, X, y, offset)
     return kind_of(predictive.family).depth(predictive, codes, encoded, random_state)
 

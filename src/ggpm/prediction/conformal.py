@@ -22,9 +22,11 @@ from sklearn.utils.validation import _num_samples
 
 from ggpm.data import frames
 from ggpm.data.checks import as_array, as_groups, as_numbers, check_level, check_whole
+from ggpm.data.gaps import rows_with_y
 from ggpm.data.kinds import is_dask
 from ggpm.families.base import Family
 from ggpm.prediction.angles import CircularTable
+from ggpm.prediction.bounds import numbers_of
 from ggpm.prediction.kinds import Angles, Classes, kind_of
 from ggpm.prediction.nodes import Rows
 from ggpm.prediction.predictive import Predictive
@@ -61,10 +63,11 @@ class Numbers:
             reach = np.where(wide, cut - 1.0, 0.0) * np.diff(self._central(p, 1.0 - EDGE))[..., 0]
             ends += np.stack([-reach, reach], axis=-1)
         support: Any = p.family.support
-        ends = np.where(np.isinf(cut)[..., None], [support.low, support.high], ends)
+        least, most = _range(p.family)
+        ends = np.where(np.isinf(cut)[..., None], [least, most], ends)
         if support.integer:
             ends = np.stack([np.ceil(ends[..., 0]), np.floor(ends[..., 1])], axis=-1)
-        ends = np.clip(ends, support.low, support.high if p.trials is None else np.asarray(p.trials)[:, None])
+        ends = np.clip(ends, least, most if p.trials is None else np.asarray(p.trials)[:, None])
         if p.family.kind == "shares":  # of successes and of failures, as `Predictive.interval` has them
             ends = np.stack([ends, np.asarray(p.trials)[:, None] - ends[:, ::-1]], axis=1)
         return ends
@@ -158,6 +161,12 @@ class Arcs:
         return ends
 
 
+def _range(family: Family) -> tuple[float, float]:
+    """Least and largest number that y can have, in the user's units: parts of a composition sum to its total."""
+    support: Any = family.support
+    return support.low, support.high * getattr(support, "total", 1.0)
+
+
 def _intervals(family: Family) -> Any:
     """Regions that can be written down: intervals, arcs, sets; None for outputs that have none."""
     if family.kind == "angles":
@@ -198,7 +207,8 @@ def conformal(
     model : fitted estimator, or one to fit
         "split" needs a fitted one, "jackknife+" fits clones of it.
     X_cal, y_cal : rows to calibrate with
-        "split": rows the model was not fitted to. "jackknife+": the rows to fit to.
+        "split": rows the model was not fitted to. "jackknife+": the rows to fit to. Those whose y is missing are left
+        out, with a warning.
     method : "split" or "jackknife+"
         "split" guarantees ``level``. "jackknife+" (Barber, Candès, Ramdas and Tibshirani 2021) needs no rows of its
         own: every row is scored by a model fitted without it. It guarantees 2 ``level`` - 1; ``level`` is usual.
@@ -233,7 +243,9 @@ def conformal(
     if is_dask(X_cal) or is_dask(y_cal):
         raise TypeError("X_cal and y_cal must be in memory: a few hundred rows calibrate well. Try X_cal.compute().")
     y_cal = y_cal if frames.kind_of(y_cal) else as_array(y_cal, "y_cal")
-    n = _check_rows(X_cal, y_cal)
+    _check_rows(X_cal, y_cal)
+    X_cal, y_cal, offset, trials, groups = rows_with_y(X_cal, y_cal, offset, trials, groups)
+    n = len(y_cal)
     named = {"offset": offset, "trials": trials}
     given = {name: _of_rows(value, name, n) for name, value in named.items() if value is not None}
     if method == "split":
@@ -269,12 +281,11 @@ def conformal(
     return Conformal(tuple(models), tuple(dists), tuple(ys), None)
 
 
-def _check_rows(X: Any, y: Any) -> int:
-    """Number of calibration rows, which X and y must agree upon."""
+def _check_rows(X: Any, y: Any) -> None:
+    """Raise ValueError unless X and y have the same calibration rows, one or more."""
     n = len(y) if np.ndim(y) else 0
     if n == 0 or _num_samples(X) != n:
         raise ValueError(f"X_cal and y_cal must have the same rows, one or more; got {_num_samples(X)} and {n}.")
-    return n
 
 
 def _of_rows(value: Any, name: str, n: int) -> Array:
@@ -287,6 +298,7 @@ def _of_rows(value: Any, name: str, n: int) -> Array:
 
 def _seen(model: Any, X: Any, y: Any, given: dict[str, Array]) -> tuple[Predictive, Any]:
     """Predictions of calibration rows, and their y as `Predictive` takes it, checked."""
+    y = numbers_of(model, y, "conformal")
     dist, codes = model.predict_dist(X, **given), _codes(model, y)
     encoded = dist._encode(codes)
     if not dist.family.countable:
@@ -472,7 +484,7 @@ class ConformalPredictive:
         rank = int(np.ceil(level * (self.calibrated.n + 1)))
         if isinstance(regions, Arcs):
             return _joined_arcs(ends, rank, Angles.circle(self.dists[0]).period)
-        whole = [self.family.support.low, self.family.support.high]  # type: ignore[attr-defined]
+        whole = list(_range(self.family))
         if rank > len(ends):
             return np.broadcast_to(np.array(whole, dtype=float), ends.shape[1:]).copy()
         ends = np.sort(ends, axis=0)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ggpm.data import frames
 from ggpm.data.checks import as_numbers, as_weight, check_whole
+from ggpm.data.gaps import rows_with_y
 from ggpm.fields.inducing.field import InducingField
 from ggpm.fields.inducing.points import Inducing
 from ggpm.kernels import used_columns, without_column
@@ -28,7 +29,7 @@ def importance(
     Parameters
     ----------
     model : fitted estimator of ggpm
-    X, y : rows, best ones that were not fitted
+    X, y : rows, best ones that were not fitted; those whose y is missing are left out, with a warning
     offset, sample_weight : as in `score`
     how : "leave out", "refit" or "shuffle"
         "leave out": the kernel no longer looks at the column, and the posterior is found again from the training rows
@@ -58,6 +59,7 @@ def importance(
             "the training rows, from which a posterior without a column is found, are not in the file of a sparse "
             "model: take how='shuffle'."
         )
+    X, y, offset, sample_weight = rows_with_y(X, y, offset, sample_weight)
     columns = model.fit_.columns
     before = model.log_predictive_density(X, y, offset=offset)
     weight = as_weight(sample_weight, len(before))

@@ -43,6 +43,7 @@ Array = NDArray[np.float64]
 # Rows that answer to the absence of another, if not told: differences to refits are then below 0.006 nats per row
 # (docs/inference.md, which has the other numbers here too).
 NEIGHBOURS = 8
+SAME = 1e-9  # share of the largest entry of a row up to which y of two models are the same
 COUPLED_MAX_ORDER = 400  # nD up to which they do if D > 1: their inference costs tens of milliseconds per row there
 # Share of a row's precision that is not its own site's, below which too few digits of it are left: it has 1e-16/share².
 LEAST_LEFT = 1e-7
@@ -171,10 +172,13 @@ def not_comparable(a: LeaveOneOut, b: LeaveOneOut) -> str:
         return ""
     if a.observed.shape != b.observed.shape:
         return f"y have shapes {a.observed.shape} and {b.observed.shape}."
-    numbers = all(x.observed.dtype.kind in "biuf" for x in (a, b))  # type: ignore[union-attr]
-    same = (
-        np.isclose(a.observed, b.observed, rtol=1e-9, atol=0, equal_nan=True) if numbers else a.observed == b.observed
-    )
+    if all(x.observed.dtype.kind in "biuf" for x in (a, b)):  # type: ignore[union-attr]
+        # families undo what they did to y, zeros of compositions included, up to rounding of the largest entry of a row
+        largest = np.abs(a.observed).reshape(len(a.observed), -1).max(axis=1, initial=0.0)
+        slack = SAME * largest.reshape(-1, *[1] * (a.observed.ndim - 1))
+        same = np.isclose(a.observed, b.observed, rtol=SAME, atol=slack, equal_nan=True)
+    else:
+        same = a.observed == b.observed
     if np.all(same):
         return ""
     i = int(np.argwhere(~same)[0][0])

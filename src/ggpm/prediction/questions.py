@@ -113,11 +113,11 @@ def probability(p: Predictive, low: Any, high: Any) -> Array:
     if np.any(low > high):
         raise ValueError("low must not lie above high.")
     below = np.ceil(low) - 1.0 if p.family.support.integer else low
-    upto = _cdf(p, np.floor(high) if p.family.support.integer else high)
-    return upto - _cdf(p, below) + at_atoms(p, np.broadcast_to(low, (len(p),)))
+    upto = cdf_at(p, np.floor(high) if p.family.support.integer else high)
+    return upto - cdf_at(p, below) + at_atoms(p, np.broadcast_to(low, (len(p),)))
 
 
-def _cdf(p: Predictive, bound: Array) -> Array:
+def cdf_at(p: Predictive, bound: Array) -> Array:
     """P(y <= bound), for bounds beyond the support too."""
     bound = np.broadcast_to(bound, (len(p),))
     support: Any = p.family.support

@@ -13,6 +13,8 @@ from typing import Any
 
 from ggpm.data.checks import check_level
 from ggpm.data.files import replacing
+from ggpm.data.gaps import rows_with_y
+from ggpm.prediction.bounds import numbers_of
 from ggpm.reporting.facts import collect
 
 __all__ = ["report"]
@@ -31,7 +33,7 @@ def report(
     Parameters
     ----------
     model : fitted estimator
-    X, y : inputs and outputs that were not used in `fit`
+    X, y : inputs and outputs that were not used in `fit`; rows whose y is missing are left out, with a warning
     path : where the page is written; ``.json`` takes the place of its ending for the twin
     offset : as in `predict`
     level : probability of credible regions
@@ -59,6 +61,8 @@ def report(
         raise ValueError(f"path must be that of the page, such as report.html; got {out.name}, the name of its twin.")
     if not out.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {out.parent} to write the report into.")
+    X, y, offset = rows_with_y(X, y, offset)
+    y = numbers_of(model, y, "a report")
     facts = collect(model, X, y, offset=offset, level=level, command=command)
     from ggpm.reporting.figures import draw
     from ggpm.reporting.page import render

@@ -21,8 +21,8 @@ INK = "#010203"  # stands for the colour of text, which the page decides; nothin
 THEMED = {INK: "currentColor", POINTS: "currentColor", MEAN: "var(--mean)"}
 MOST_POINTS = 1500  # observations that are drawn: more would only make the file larger
 MOST_EFFECTS = 6  # columns whose effects are drawn
-# training rows up to which the evidence is drawn, curves of it, and points of each: 78 evaluations at most
-EVIDENCE_ROWS, MOST_CURVES, CURVE_POINTS = 1000, 6, 13
+# training rows up to which the evidence is drawn, curves of it, and points of each: 54 evaluations at most
+EVIDENCE_ROWS, MOST_CURVES, CURVE_POINTS = 1000, 6, 9
 STYLE: dict[Any, Any] = {
     "text.color": INK, "axes.edgecolor": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
     "axes.titlecolor": INK, "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 10,

@@ -83,7 +83,7 @@ def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
 def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
     n, D = problem.shape
     value, u, moment = np.full(n, -np.inf), np.zeros((n, D)), np.zeros(R.shape)
-    levels, trial = first_levels(R), first_levels(R)
+    levels, trial = first_levels(R, by_error=True), first_levels(R, by_error=True)
     best, tolerance, error = np.full(n, np.inf), np.zeros(n), np.zeros((n, D))
     rows, most = np.arange(n), MOST_NODES[accuracy] // max(1, D - 1)
     while rows.size:
@@ -97,7 +97,7 @@ def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expecte
             kept = part[better]
             best[kept], levels[kept] = largest[better], trial[kept]
             value[kept], u[kept], moment[kept] = found.value[better], found.u[better], found.moment[better]
-        trial[rows], moved = raised(trial[rows], error[rows], tolerance[rows], D, most)
+        trial[rows], moved = raised(trial[rows], error[rows], tolerance[rows], D, most, by_error=True)
         rows = rows[moved]
     with np.errstate(invalid="ignore"):  # rows whose expectation is not finite
         U = Diagonal(-moment / R) if R.ndim == 2 else Blocks(-2.0 * cholesky_pullback(R, moment))

@@ -56,9 +56,9 @@ class Variational(Rule):
         Precision matrices of the sites: full D×D blocks, O(D n^3) per step for D <= 3 and O((nD)^3) above, or
         diagonal, O(D n^3), with which the latent dimensions are independent under q. "auto" takes blocks for D <= 3
         and for nD <= 400.
-    accuracy : "coarse", "searching", "standard" or "fine"
-        Error of each row's expectations, about 1e-4, 1e-5, 1e-7 or 1e-10 nats: every row has as many nodes as that
-        takes, up to a limit that wide latents near a kink may reach. Not used where the family has closed forms.
+    accuracy : "coarse", "standard" or "fine"
+        Error of each row's expectations, about 1e-4, 1e-7 or 1e-10 nats: every row has as many nodes as that takes, up
+        to a limit that wide latents near a kink may reach. Not used where the family has closed forms.
     max_iter : int
         Most steps.
     tol : float
@@ -82,7 +82,7 @@ class Variational(Rule):
         if self.sites not in ("auto", "blocks", "factorised"):
             raise ValueError(f"sites must be 'auto', 'blocks' or 'factorised'; got {self.sites!r}.")
         if self.accuracy not in TOLERANCES:
-            raise ValueError(f"accuracy must be one of {', '.join(map(repr, TOLERANCES))}; got {self.accuracy!r}.")
+            raise ValueError(f"accuracy must be one of 'coarse', 'standard', 'fine'; got {self.accuracy!r}.")
 
     def ftol(self, D: int) -> float:
         return max(1e-9 if D < MANY_LATENTS else MANY_FTOL, 0.1 * self.tol)

@@ -43,9 +43,9 @@ MOST_NODES = 2**15  # of one row; what it cannot reach is said by its error
 # families have 1e-6 to 1e-8 with what they begin with).
 FIRST = (0.0, 0.1, 0.3, 0.5, 1.0, 2.0, 4.0)
 WIDE = 0.7  # standard deviation of a direction above which the change of a rule is taken for its error
-# Level up to which all directions of a row climb together, for D latents: few different rules, and many rows for each,
-# as long as that is worth more than the nodes that directions with little spread do not need.
-TOGETHER = (0, 5, 5, 3)
+TOGETHER = 5  # level up to which all directions of a row climb together: few different rules, and many rows for each
+# The same where directions have errors of their own: three with little spread do not need the nodes of a wide one.
+TOGETHER_BY_ERROR = (5, 5, 5, 3)
 SPARSE_LEVELS = (2, 3, 4)  # of Smolyak's rule: exact for polynomials of total degree 5, 7, 9
 SPARSE_MOST = 2**11  # nodes of a sparse grid
 SOBOL_LOG2 = (9, 12)
@@ -89,17 +89,20 @@ def product_rule(D: int, size: int) -> tuple[Array, Array]:
     return _product([(x, weights / weights.sum())] * D)
 
 
-def first_levels(root: Array) -> Levels:
-    """Levels with which rows begin, (n, d) or (n, 1), for roots (n, D, d), or (n, d) of independent latents."""
+def first_levels(root: Array, by_error: bool = False) -> Levels:
+    """Levels with which rows begin, (n, d) or (n, 1), for roots (n, D, d), or (n, d) of independent latents.
+
+    ``by_error``: they climb by errors of every direction.
+    """
     sd = np.abs(root) if root.ndim == 2 else np.abs(np.einsum("njj->nj", root[:, : root.shape[2]]))
     if sd.shape[1] > PRODUCT_MOST:
         return np.zeros((len(sd), 1), dtype=np.intp)
-    levels, last = np.searchsorted(FIRST, sd), TOGETHER[sd.shape[1]]
+    levels, last = np.searchsorted(FIRST, sd), TOGETHER_BY_ERROR[sd.shape[1]] if by_error else TOGETHER
     return np.where((levels > 0) & (levels <= last), np.minimum(levels.max(axis=1, keepdims=True), last), levels)
 
 
 def raised(
-    levels: Levels, error: Array, tolerance: Array | float, D: int, most: int = MOST_NODES
+    levels: Levels, error: Array, tolerance: Array | float, D: int, most: int = MOST_NODES, by_error: bool = False
 ) -> tuple[Levels, NDArray[np.bool_]]:
     """Levels for rows whose error, (n, D) by directions, is too large, and which rows changed.
 
@@ -110,9 +113,9 @@ def raised(
     if D > PRODUCT_MOST:
         climbs = (wrong.max(axis=1) > 1) & (levels[:, 0] + 1 < len(sparse_levels(D)) + len(SOBOL_LOG2))
         return levels + climbs[:, None], climbs
-    spread = levels > 0
+    spread, last = levels > 0, TOGETHER_BY_ERROR[D] if by_error else TOGETHER
     steps = np.where(spread & (wrong > 1), np.where(wrong > 300, 2, 1), 0)
-    together = np.where(spread & (levels < TOGETHER[D]), steps.max(axis=1, keepdims=True), steps)
+    together = np.where(spread & (levels < last), steps.max(axis=1, keepdims=True), steps)
     target = np.minimum(levels + together, LADDER - 1)
     worst = np.zeros_like(steps)
     np.put_along_axis(worst, np.argmax(np.where(spread, wrong, -1.0), axis=1)[:, None], 1, axis=1)
