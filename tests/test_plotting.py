@@ -422,3 +422,16 @@ def test_lines_of_a_search_are_told_apart_and_one_has_won():
     assert [t.get_text() for t in ax.get_yticklabels()] == ["RBF, start 1", "RBF, start 2", "Matérn 5/2"]
     colours = ax.collections[0].get_facecolors()
     assert not np.array_equal(colours[1], colours[0]) and np.array_equal(colours[0], colours[2])
+
+
+def test_grades_over_labels_are_bars():
+    frame = pd.DataFrame({"size": list("sml") * 6, "x": np.arange(18.0)})
+    grades = np.arange(18) // 6
+    model = GGPOrdinalClassifier(optimizer=None).fit(frame, grades)
+    ax = plotting.plot_ordinal(model, "size", at={"x": 3.0})
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["l", "m", "s"]
+    heights = np.array([[bar.get_height() for bar in bars] for bars in ax.containers])
+    expected = model.predict_proba(pd.DataFrame({"size": ["l", "m", "s"], "x": 3.0}))
+    np.testing.assert_allclose(heights.T, expected, rtol=1e-12)
+    x = ax.lines[0].get_xdata()
+    np.testing.assert_array_equal(np.round(x), [2, 1, 0] * 6)  # every row within the bar of its label

@@ -101,6 +101,14 @@ def label_text(model: Any, feature: int, code: float) -> str:
     return str(bool(code)) if columns.kinds[feature] == "boolean" else f"{code:.15g}"
 
 
+def labels_seen(model: Any, feature: int, points: Any = None) -> Array | None:
+    """Codes that occur in a column of labels, in order; None for a column that is a line."""
+    if not label_columns(model)[feature]:
+        return None
+    seen = [inputs_of(model)[:, feature]] + ([] if points is None else [points[0][:, feature]])
+    return np.unique(np.concatenate(seen))
+
+
 def named_rows(model: Any, X: Array) -> Any:
     """Encoded rows as the model expects them: with their names, labels and times."""
     return model.fit_.columns.decode(X)

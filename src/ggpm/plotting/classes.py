@@ -17,6 +17,8 @@ from ggpm.plotting._common import (
     feature_index,
     feature_name,
     inputs_of,
+    label_text,
+    labels_seen,
     legend_beside,
     line_of,
     named_rows,
@@ -113,6 +115,9 @@ def _name_in_place(ax: Any, x: float, y: float, name: str, colour: Array) -> Non
     ax.text(x, y, name, ha="center", va="center", color=0.55 * colour, weight="bold", path_effects=halo, zorder=6)
 
 
+BAR = 0.8  # width of a bar, of the distance of two
+
+
 def plot_ordinal(
     model: Any,
     feature: int | str = 0,
@@ -125,7 +130,8 @@ def plot_ordinal(
 ) -> Any:
     """Probabilities of ordered grades as stacked bands, lowest at the bottom; observations as a rug within them.
 
-    Other columns are at their medians, but for those whose values ``at`` names.
+    Over a column of labels there is a stacked bar for each label that occurs. Other columns are at their medians,
+    but for those whose values ``at`` names.
 
     Examples
     --------
@@ -141,22 +147,34 @@ def plot_ordinal(
 
     feature, held = feature_index(model, feature), Held(model, at)
     points = points_of(model, data)
-    grid, X = line_of(model, feature, n, limits, points, held)
-    points = within(points, feature, grid)
+    codes = labels_seen(model, feature, points)
+    if codes is None:
+        grid, X = line_of(model, feature, n, limits, points, held)
+        points = within(points, feature, grid)
+    else:
+        grid, X = np.arange(float(len(codes))), named_rows(model, held.rows({feature: codes}))
     p = predictive_of(model, X).probabilities()
     edges = np.concatenate([np.zeros((len(p), 1)), np.cumsum(p, axis=1)], axis=1)
     colours = matplotlib.colormaps["YlGnBu"](np.linspace(0.12, 0.9, p.shape[1]))
     for k, label in enumerate(model.classes_):
-        ax.fill_between(
-            grid, edges[:, k], edges[:, k + 1], color=colours[k], lw=0.6, ec="white", label=plain_text(label)
-        )
+        how = {"color": colours[k], "lw": 0.6, "ec": "white", "label": plain_text(label)}
+        if codes is None:
+            ax.fill_between(grid, edges[:, k], edges[:, k + 1], **how)
+        else:
+            ax.bar(grid, p[:, k], bottom=edges[:, k], width=BAR, **how)
+    rng = np.random.default_rng(0)
     if points is not None:
-        codes = np.array([np.flatnonzero(model.classes_ == y)[0] for y in points[1]])
-        x = points[0][:, feature]
-        low, high = (np.array([np.interp(v, grid, edges[:, c + s]) for v, c in zip(x, codes)]) for s in (0, 1))
-        spread = np.random.default_rng(0).uniform(0.2, 0.8, len(x))
+        grades = np.array([np.flatnonzero(model.classes_ == y)[0] for y in points[1]])
+        x = points[0][:, feature] if codes is None else np.searchsorted(codes, points[0][:, feature])
+        low, high = (np.array([np.interp(v, grid, edges[:, c + s]) for v, c in zip(x, grades)]) for s in (0, 1))
+        spread = rng.uniform(0.2, 0.8, len(x))
+        if codes is not None:
+            x = x + BAR * rng.uniform(-0.4, 0.4, len(x))
         ax.plot(x, low + spread * (high - low), "o", color=POINTS, mec="white", mew=0.4, ms=3.2, alpha=0.8)
-    ax.set(xlim=padded(grid[0], grid[-1]), ylim=(0, 1), xlabel=feature_name(model, feature), ylabel="probability")
+    ends = padded(grid[0], grid[-1]) if codes is None else (-0.5, len(grid) - 0.5)
+    ax.set(xlim=ends, ylim=(0, 1), xlabel=feature_name(model, feature), ylabel="probability")
+    if codes is not None:
+        ax.set_xticks(grid, [label_text(model, feature, code) for code in codes])
     held.tell(ax, feature)
     legend_beside(ax, target_name(model, "") or None, reverse=True)
     return ax
