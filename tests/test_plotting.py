@@ -435,3 +435,18 @@ def test_grades_over_labels_are_bars():
     np.testing.assert_allclose(heights.T, expected, rtol=1e-12)
     x = ax.lines[0].get_xdata()
     np.testing.assert_array_equal(np.round(x), [2, 1, 0] * 6)  # every row within the bar of its label
+
+
+def test_times_are_dates_on_axes():
+    times = pd.date_range("2024-02-27", periods=12, freq="12h")
+    model = GGPRegressor("von_mises", optimizer=None).fit(pd.DataFrame({"t": times}), np.linspace(0, 2, 12))
+    for ax in (plotting.plot_angles(model, n=20), plotting.plot_effects(model, n=20)[0]):
+        ax.figure.canvas.draw()
+        assert ax.get_xlabel() == "t (2024)"
+        days = pd.Timestamp(0) + pd.to_timedelta(ax.get_xticks(), unit="h")
+        assert len(days) > 2 and [t.get_text() for t in ax.get_xticklabels()] == list(days.strftime("%d %b"))
+    polar = plotting.plot_polar(model, n=20)
+    polar.figure.canvas.draw()
+    assert polar.yaxis.get_ticklabels()[0].get_text() == "27 Feb" and polar.get_xlabel() == "radius: t (2024)"
+    short = plotting.plot_angles(model, limits=(times[1], times[2]), n=20)
+    np.testing.assert_allclose(np.diff(short.lines[0].get_xdata()[[0, -1]]), 12.0)

@@ -13,7 +13,6 @@ from ggpm.plotting._common import (
     axes_for,
     check_kind,
     feature_index,
-    feature_name,
     legend_beside,
     line_of,
     padded,
@@ -23,6 +22,7 @@ from ggpm.plotting._common import (
     within,
 )
 from ggpm.plotting.style import BAND, MEAN, POINTS
+from ggpm.plotting.times import feature_with_unit, name_axis, show_dates
 
 
 def plot_angles(
@@ -80,7 +80,8 @@ def plot_angles(
     if points is not None:
         turned = low + np.mod(points[1] - low, period)
         ax.plot(points[0][:, feature], turned, ".", color=POINTS, ms=4, alpha=0.7, label="observed")
-    ax.set(xlim=padded(grid[0], grid[-1]), ylim=(bottom, top), xlabel=feature_name(model, feature))
+    ax.set(xlim=padded(grid[0], grid[-1]), ylim=(bottom, top))
+    name_axis(ax.xaxis, model, feature)
     unit = _unit_of(model.family_)
     ax.set_ylabel(target_name(model, unit.quantity))
     if unit.along:
@@ -180,10 +181,12 @@ def plot_polar(
     ax.set_rlim(
         grid[0] - 0.25 * span, padded(grid[0], grid[-1])[1]
     )  # a hole in the middle: early values are not squeezed to a point
+    if model.fit_.columns.kinds[feature] == "time":
+        show_dates(ax.yaxis)
     ax.set_rticks([v for v in ax.get_yticks() if grid[0] <= v <= grid[-1]][:5])
     ax.set_rlabel_position(22)
     ax.tick_params(axis="y", labelsize="small", labelcolor="0.35")
-    ax.set_xlabel(f"radius: {feature_name(model, feature)}", fontsize="small", labelpad=8)
+    ax.set_xlabel(f"radius: {feature_with_unit(model, feature)}", fontsize="small", labelpad=8)
     held.tell(ax, feature)
     ax.legend(loc="upper left", bbox_to_anchor=(0.98, 1.12), frameon=False, fontsize="small")
     return ax

@@ -28,6 +28,7 @@ from ggpm.plotting._common import (
     target_name,
 )
 from ggpm.plotting.style import BAND, COLOURS, MEAN, POINTS
+from ggpm.plotting.times import name_axis
 from ggpm.prediction.terms import term_columns
 
 Array = NDArray[np.float64]
@@ -100,12 +101,11 @@ def plot_effects(
         else:
             predictive = predictive_of(model, named_rows(model, X))
         _draw(ax, model, grid, predictive.mean(), predictive.mean_interval(level), labels is not None)
-        ax.set(xlabel=feature_name(model, j), ylabel=target_name(model, "mean of y"))
+        ax.set_ylabel(target_name(model, "mean of y"))
+        name_axis(ax.xaxis, model, j)
         held.tell(ax, j, below=plain_text(f"term {term}") if several and term is not None else "")
         if labels is not None:
             ax.set_xticks(grid, [label for _, label in labels])
-        if columns.kinds[j] == "time":
-            ax.set_xlabel(f"{feature_name(model, j)} (hours since 1970)")
     return axes
 
 
@@ -213,6 +213,7 @@ def plot_map(
     label = quantity if isinstance(quantity, str) else getattr(quantity, "__name__", "quantity")
     ax.figure.colorbar(image, ax=ax, label=label if label != "<lambda>" else target_name(model, "quantity"))
     ax.plot(inputs[:, i], inputs[:, j], "o", color=POINTS, mec="white", mew=0.5, ms=3.4)
-    ax.set(xlabel=feature_name(model, i), ylabel=feature_name(model, j))
+    name_axis(ax.xaxis, model, i)
+    name_axis(ax.yaxis, model, j)
     held.tell(ax, i, j)
     return ax
