@@ -185,6 +185,14 @@ def test_constant_outputs_and_few_rows_fit(name):
         assert model.converged_ and np.all(np.isfinite(model.predict(X)))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_constant_outputs_whose_mean_is_known_to_rounding_end_without_an_error():
+    """The posterior of the mean is narrower than rounding: its rows have a direction without variance."""
+    X = np.linspace(0, 1, 20)[:, None]
+    model = GGPRegressor("gaussian_mean_scale", inference="laplace").fit(X, np.full(20, 3.0))
+    np.testing.assert_allclose(model.predict(X), 3.0, atol=1e-3)
+
+
 @pytest.mark.parametrize("name", ["gaussian_mean_scale", "student_t"])
 def test_no_scale_is_so_small_that_the_density_has_no_bound(name):
     family = GGPRegressor(name).fit(np.arange(4.0)[:, None], [0.1, 0.4, 0.2, 0.7]).family_

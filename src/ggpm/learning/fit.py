@@ -15,7 +15,7 @@ from ggpm.data.door import Target
 from ggpm.data.rows import pick
 from ggpm.data.text import Hint, Message
 from ggpm.families.base import Family
-from ggpm.families.special.adaptive import cholesky_root
+from ggpm.families.special.adaptive import average, cholesky_root, expectation
 from ggpm.families.wrapped import unwrapped
 from ggpm.fields.base import Approximation, Field, Process
 from ggpm.fields.dense.field import DenseProcess
@@ -26,7 +26,6 @@ from ggpm.learning.contest import SearchTable
 from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence, Start, WarmObjective, search, subset_start
 from ggpm.learning.search import Optimum, maximise
-from ggpm.sites.expectations import expect
 
 __all__ = ["Fit"]
 
@@ -178,11 +177,13 @@ def _rows_too_wide(a: Approximation) -> int:
     if a.rule.depends_on != "mean" or not isinstance(a.process, DenseProcess):
         return 0
     problem, q = a.process.problem, a.process.renewed(a).q  # marginals would change what predictions are made from
+    eta, V = q.mean + problem.offset, q.marginals.dense()
+    log_prob = average(lambda eta, rows: problem.family.log_prob(eta, problem.y[rows]))
     with np.errstate(over="ignore", invalid="ignore"):
-        expansion = problem.family.log_prob(q.mean + problem.offset, problem.y)
-        expansion = expansion - 0.5 * np.sum(q.U.dense() * q.marginals.dense(), axis=(1, 2))
-        average = expect(problem, q.mean, cholesky_root(q.marginals.dense()), "coarse").value
-    return int(np.sum(expansion - average > TOO_WIDE))
+        expansion = problem.family.log_prob(eta, problem.y) - 0.5 * np.sum(q.U.dense() * V, axis=(1, 2))
+        average_there = expectation(log_prob, eta, cholesky_root(V), atol=0.1, rtol=0.01)[0]
+    average_there = np.where(np.isfinite(average_there), average_there, -np.inf)
+    return int(np.sum(expansion - average_there > TOO_WIDE))
 
 
 def _too_wide(rows: int) -> Message:
