@@ -21,6 +21,8 @@ from ggpm.data.columns import Columns
 from ggpm.data.door import Preparation
 from ggpm.data.rows import Chunk
 from ggpm.data.text import Hint, Message
+from ggpm.learning.fit import _stopped_early
+from ggpm.learning.search import STOPPED
 
 PACKAGE = pathlib.Path(ggpm.__file__).parent
 NO_FLAG = {"zeros_epsilon"}  # the command line cannot set it, and says what it is
@@ -66,7 +68,7 @@ def test_every_hint_can_be_said_in_python_and_in_the_shell(place):
     if setting == "picture" and python is not None:
         assert python in plotting.__all__
     if setting == "family":
-        assert value in families.FAMILIES
+        families.get(value)  # which knows its name
     elif setting != "offset" and value not in (None, True, False, ...):
         said = in_flags(ValueError(Message(Hint(python, setting, value))))
         flag, text = said.split(" ")
@@ -142,3 +144,25 @@ def test_the_command_line_reads_no_messages():
         for node in ast.walk(ast.parse(path.read_text())):
             names = [a.name for a in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
             assert "re" not in names and getattr(node, "module", None) != "re", path
+
+
+@pytest.mark.parametrize(
+    ("family", "y", "python", "command"),
+    [
+        ("gamma", [0.0, 1.0, 2.0], "'hurdle_gamma'", "--family hurdle_gamma;"),
+        ("log_normal", [-1.0, 1.0, 2.0], "either sign are for 'gaussian'", "--family gaussian"),
+        ("beta", [0.0, 0.5, 0.7], "use 'zero_one_inflated_beta'", "--family zero_one_inflated_beta"),
+        ("beta", [50.0, 20.0, 70.0], "Divide percentages by 100", "Divide percentages by 100"),
+        ("binomial", [1, 2, 3], r"an array (n, 2); got shape (3,). Give both: np.column_stack", "Give both, successes"),
+    ],
+)
+def test_who_has_another_kind_of_numbers_is_told_the_family_for_them(family, y, python, command):
+    with pytest.raises(ValueError) as caught:
+        GGPRegressor(family).fit(np.arange(3.0)[:, None], y)
+    assert python in str(caught.value) and command in in_flags(caught.value)
+
+
+def test_who_stopped_a_search_gets_no_advice():
+    told = _stopped_early(STOPPED)
+    assert "stopped by the user: the model is the best" in told and "Scale" not in told
+    assert "n_restarts_optimizer=3" in _stopped_early("too many steps")

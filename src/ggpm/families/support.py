@@ -60,7 +60,10 @@ def _vector(y: Any, what: str) -> Array:
 def _matrix(y: Any, what: str, columns: int | None) -> Array:
     out = _numeric(y, what)
     if out.ndim != 2 or out.shape[1] < 2:
-        raise ValueError(f"y must be {what}, an array (n, d) with d >= 2; got shape {out.shape}.")
+        raise ValueError(
+            f"y must be {what}, an array {'(n, d) with d >= 2' if columns is None else f'(n, {columns})'}; got shape "
+            f"{out.shape}."
+        )
     if columns is not None and out.shape[1] != columns:
         raise ValueError(f"y must be {what} with {columns} columns; got {out.shape[1]}.")
     return out
@@ -109,9 +112,20 @@ class Positive(Support):
     def validate(self, y: Any) -> Array:
         out = _vector(y, "positive numbers")
         if np.any(out <= 0):
+            bad = f"y must be positive numbers; got {int(np.sum(out <= 0))} value(s) <= 0 ({_first(out <= 0, out)})."
+            if np.any(out < 0):
+                either = Hint("'gaussian'", "family", "gaussian"), " or ", Hint("'student_t'", "family", "student_t")
+                raise ValueError(Message(f"{bad} Numbers of either sign are for ", *either, "."))
             raise ValueError(
-                f"y must be positive numbers; got {int(np.sum(out <= 0))} value(s) <= 0 ({_first(out <= 0, out)}). "
-                "Zeros often mean a detection limit: replace them, or model counts with 'poisson'."
+                Message(
+                    f"{bad} Where nothing is an outcome of its own, such as no rain, use ",
+                    Hint("'hurdle_gamma' or another 'hurdle_...'", "family", "hurdle_gamma"),
+                    "; where zero means less than a detection limit, ",
+                    Hint("'censored_gamma'", "family", "censored_gamma"),
+                    " with bounds 0 and the limit; for counts, ",
+                    Hint("'poisson'", "family", "poisson"),
+                    ".",
+                )
             )
         return out
 
@@ -137,10 +151,15 @@ class UnitInterval(Support):
         out = _vector(y, "numbers strictly between 0 and 1")
         bad = (out <= 0) | (out >= 1)
         if bad.any():
-            hint = "divide percentages by 100" if out.max() > 1 else "squeeze exact 0 and 1 with (y (n-1) + 0.5)/n"
+            told = f"y must be numbers strictly between 0 and 1; got {int(bad.sum())} outside ({_first(bad, out)})."
+            if out.max() > 1 or out.min() < 0:
+                raise ValueError(f"{told} Divide percentages by 100; other numbers are for another family.")
             raise ValueError(
-                f"y must be numbers strictly between 0 and 1; got {int(bad.sum())} outside "
-                f"({_first(bad, out)}). Try: {hint}."
+                Message(
+                    f"{told} Where all and nothing are outcomes of their own, use ",
+                    Hint("'zero_one_inflated_beta'", "family", "zero_one_inflated_beta"),
+                    "; where they come from rounding, squeeze y to (y (n - 1) + 0.5)/n.",
+                )
             )
         return out
 
@@ -212,10 +231,20 @@ class CountVectors(Support):
 
     def validate(self, y: Any) -> Array:
         what = (
-            "counts of successes and failures, an array (n, 2)"
+            "counts of successes and failures"
             if self.columns == 2
             else "counts (non-negative integers), one column per category"
         )
+        if self.columns == 2 and np.ndim(y) == 1:
+            raise ValueError(
+                Message(
+                    f"y must be {what}, an array (n, 2); got shape {np.shape(y)}. Give both",
+                    Hint(": np.column_stack([k, trials - k])"),
+                    ", successes first; labels of two classes are for ",
+                    Hint("GGPClassifier", "family", "bernoulli"),
+                    ".",
+                )
+            )
         out = _check_counts(_matrix(y, what, self.columns), what)
         empty = out.sum(axis=1) == 0
         if empty.any():

@@ -25,7 +25,7 @@ from ggpm.kernels import category_columns
 from ggpm.learning.contest import SearchTable
 from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence, Start, WarmObjective, search, subset_start
-from ggpm.learning.search import Optimum, maximise
+from ggpm.learning.search import STOPPED, Optimum, maximise
 
 __all__ = ["Fit"]
 
@@ -207,6 +207,10 @@ def _curvature(a: Approximation) -> str:
 
 
 def _stopped_early(message: str) -> Message:
+    if message == STOPPED:
+        return Message(
+            "the hyperparameter search was stopped by the user: the model is the best that was found until then."
+        )
     return Message(
         f"the hyperparameter search stopped early ({message}). Scale the inputs, widen the bounds, or try ",
         Hint("n_restarts_optimizer=3", "n_restarts_optimizer", 3),
