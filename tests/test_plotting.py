@@ -435,3 +435,42 @@ def test_grades_over_labels_are_bars():
     np.testing.assert_allclose(heights.T, expected, rtol=1e-12)
     x = ax.lines[0].get_xdata()
     np.testing.assert_array_equal(np.round(x), [2, 1, 0] * 6)  # every row within the bar of its label
+
+
+def test_times_are_dates_on_axes():
+    times = pd.date_range("2024-02-27", periods=12, freq="12h")
+    model = GGPRegressor("von_mises", optimizer=None).fit(pd.DataFrame({"t": times}), np.linspace(0, 2, 12))
+    for ax in (plotting.plot_angles(model, n=20), plotting.plot_effects(model, n=20)[0]):
+        ax.figure.canvas.draw()
+        assert ax.get_xlabel() == "t (2024)"
+        days = pd.Timestamp(0) + pd.to_timedelta(ax.get_xticks(), unit="h")
+        assert len(days) > 2 and [t.get_text() for t in ax.get_xticklabels()] == list(days.strftime("%d %b"))
+    polar = plotting.plot_polar(model, n=20)
+    polar.figure.canvas.draw()
+    assert polar.yaxis.get_ticklabels()[0].get_text() == "27 Feb" and polar.get_xlabel() == "radius: t (2024)"
+    short = plotting.plot_angles(model, limits=(times[1], times[2]), n=20)
+    np.testing.assert_allclose(np.diff(short.lines[0].get_xdata()[[0, -1]]), 12.0)
+
+
+def test_effects_of_angles_stay_on_the_circle():
+    x = np.linspace(0, 4, 30)
+    turning = GGPRegressor(families.VonMises(units="degrees"), 30.0 * RBF(0.5), optimizer=None)
+    ax = plotting.plot_effects(turning.fit(x[:, None], np.mod(300 + 150 * x, 360)), n=50)[0]
+    low, high = ax.get_ylim()
+    assert low < 0 < 360 < high and high - low < 390 and ax.get_yticklabels()[0].get_text() == "0° N"
+    drawn = np.array([line.get_ydata() for line in ax.lines])
+    assert np.all(np.any((drawn >= 0) & (drawn <= 360), axis=0))  # the mean is on the axis at every x
+    ax = plotting.plot_effects(turning.fit(x[:, None], np.mod(340 + 10 * x, 360)), n=50)[0]
+    ax.figure.canvas.draw()
+    assert np.ptp(ax.get_ylim()) < 200  # a part of the circle, across north
+    assert all(0 <= float(t.get_text()) < 360 for t in ax.get_yticklabels())
+
+
+def test_polar_spirals_follow_the_circle():
+    x = np.linspace(0, 4, 30)
+    model = GGPRegressor(families.VonMises(units="degrees"), RBF(0.1), optimizer=None).fit(x[:, None], 170.0 * (x > 2))
+    ax = plotting.plot_polar(model, n=40)
+    theta = ax.lines[0].get_xdata()
+    assert np.ptp(theta) > 2.5 and np.abs(np.diff(theta)).max() < np.radians(2.01)
+    patch = ax.patches[0].get_xy()[:, 0]
+    assert np.abs(np.diff(patch)).max() < np.radians(7)  # the rim and the hub have 60 points each

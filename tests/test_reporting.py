@@ -193,3 +193,11 @@ def test_the_verdict_says_how_many_times_as_probable():
     assert (
         times > 1.5 and f"{constant['gain']:+.2g} ± {constant['gain_standard_error']:.2g} nats" in facts["verdict"][0]
     )
+
+
+def test_times_are_dates_in_the_table_of_columns(tmp_path):
+    frame = pd.DataFrame({"t": pd.date_range("2024-02-27 06:00", periods=12, freq="12h")})
+    model = GGPRegressor("poisson", optimizer=None, inference="laplace").fit(frame[:8], np.arange(8))
+    ggpm.report(model, frame[8:], np.arange(4), tmp_path / "report.html")
+    (column,) = json.loads((tmp_path / "report.json").read_text())["data"]["columns"]
+    assert (column["low"], column["high"]) == ("2024-02-27 06:00", "2024-03-01 18:00")

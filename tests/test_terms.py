@@ -319,7 +319,7 @@ def test_pictures_of_effects_and_maps():
         offset = rng.normal(size=20) if family == "poisson" else None
         model = GGPRegressor(family, kernel, optimizer=None).fit(frame, y, offset=offset)
         axes = plotting.plot_effects(model, n=8)
-        assert [ax.get_xlabel() for ax in axes] == ["x", "g", "z", "t (hours since 1970)"]
+        assert [ax.get_xlabel() for ax in axes] == ["x", "g", "z", "t (2024)"]
         assert "most frequent label: g = " in axes[0].get_title().replace("\n", " ")
         assert [t.get_text() for t in axes[1].get_xticklabels()] == ["a", "b"]
         plt.close("all")

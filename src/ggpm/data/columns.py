@@ -274,6 +274,16 @@ def is_table(X: Any) -> bool:
     return any(isinstance(value, str | datetime.date | datetime.timedelta | np.datetime64) for value in X.ravel())
 
 
+def time_text(hours: float) -> str:
+    """A time to the minute, from hours since 1970.
+
+    >>> time_text(24.5)
+    '1970-01-02 00:30'
+    """
+    minute = np.datetime64(0, "m") + np.timedelta64(round(60 * hours), "m")
+    return str(minute).replace("T", " ")
+
+
 def hours(values: NDArray) -> Array:
     """Times as hours since 1970-01-01 00:00, durations as hours; NaT is NaN. The resolution does not show.
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm.data.columns import time_text
 from ggpm.data.text import Hint, Message, did_you_mean
 from ggpm.kernels import category_columns
 
@@ -166,6 +167,8 @@ class Held:
         values = decoded.iloc[0].tolist() if hasattr(decoded, "iloc") else np.asarray(decoded)[0].tolist()
         for j, value in enumerate(values):
             short = f"{value:.3g}" if isinstance(value, float) else plain_text(value)
+            if self.model.fit_.columns.kinds[j] == "time":
+                short = time_text(row[j])
             values[j] = label_text(self.model, j, row[j]) if labels[j] else short
         said = {j: f"{feature_name(self.model, j)} = {v}" for j, v in enumerate(values) if j not in moving}
         told = [said.pop(j) for j in self.chosen if j in said]
@@ -196,6 +199,8 @@ def line_of(
     if limits is None:
         seen = [inputs_of(model)[:, feature]] + ([] if points is None else [points[0][:, feature]])
         limits = min(map(np.min, seen)), max(map(np.max, seen))
+    elif model.fit_.columns.kinds[feature] in ("time", "duration") and not isinstance(limits[0], float | int):
+        limits = model.fit_.columns.code(feature, limits[0]), model.fit_.columns.code(feature, limits[1])
     grid = np.linspace(*limits, n)
     return grid, named_rows(model, (held or Held(model)).rows({feature: grid}))
 

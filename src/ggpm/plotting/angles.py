@@ -13,7 +13,6 @@ from ggpm.plotting._common import (
     axes_for,
     check_kind,
     feature_index,
-    feature_name,
     legend_beside,
     line_of,
     padded,
@@ -23,6 +22,7 @@ from ggpm.plotting._common import (
     within,
 )
 from ggpm.plotting.style import BAND, MEAN, POINTS
+from ggpm.plotting.times import feature_with_unit, name_axis, show_dates
 
 
 def plot_angles(
@@ -60,7 +60,7 @@ def plot_angles(
     ax = axes_for(ax, figsize=(7.2, 3.8))
     feature, held = feature_index(model, feature), Held(model, at)
     low, period = model.family_.decode_start(), model.family_.support.period
-    bottom, top = padded(low, low + period)
+    bottom, top = whole_turn(ax, model.family_)
     points = points_of(model, data)
     grid, X = line_of(model, feature, n, limits, points, held)
     points = within(points, feature, grid)
@@ -71,26 +71,40 @@ def plot_angles(
         # follow the arc's middle without jumps, then draw the band once per turn that meets the axis
         middle = np.unwrap(start + width / 2, period=period)
         lower, upper = middle - width / 2, middle + width / 2
-        for t, turn in enumerate(_turns(lower.min(), upper.max(), bottom, top, period)):
+        for t, turn in enumerate(turns_within(lower.min(), upper.max(), bottom, top, period)):
             label = None if t else f"{level:.0%} arc"
             ax.fill_between(grid, lower - turn, upper - turn, color=_tint(k, len(levels)), lw=0, label=label)
     mean = np.unwrap(predictive.mean(), period=period)
-    for t, turn in enumerate(_turns(mean.min(), mean.max(), bottom, top, period)):
+    for t, turn in enumerate(turns_within(mean.min(), mean.max(), bottom, top, period)):
         ax.plot(grid, mean - turn, color=MEAN, lw=1.8, label=None if t else "mean direction")
     if points is not None:
         turned = low + np.mod(points[1] - low, period)
         ax.plot(points[0][:, feature], turned, ".", color=POINTS, ms=4, alpha=0.7, label="observed")
-    ax.set(xlim=padded(grid[0], grid[-1]), ylim=(bottom, top), xlabel=feature_name(model, feature))
-    unit = _unit_of(model.family_)
-    ax.set_ylabel(target_name(model, unit.quantity))
-    if unit.along:
-        ax.yaxis.set_ticks(low + period * np.arange(len(unit.along)) / (len(unit.along) - 1), unit.along)
+    ax.set_xlim(padded(grid[0], grid[-1]))
+    name_axis(ax.xaxis, model, feature)
+    ax.set_ylabel(target_name(model, _unit_of(model.family_).quantity))
     held.tell(ax, feature)
     legend_beside(ax)
     return ax
 
 
-def _turns(low: float, high: float, bottom: float, top: float, period: float) -> Array:
+def whole_turn(ax: Any, family: Any) -> tuple[float, float]:
+    """Make the vertical axis one turn of the circle, with the ticks of the unit; its ends."""
+    low, period, along = family.decode_start(), family.support.period, _unit_of(family).along
+    ends = padded(low, low + period)
+    ax.set_ylim(ends)
+    if along:
+        ax.yaxis.set_ticks(low + period * np.arange(len(along)) / (len(along) - 1), along)
+    return ends
+
+
+def part_of_turn(ax: Any, family: Any) -> None:
+    """Let the ticks of a vertical axis over part of the circle be the angles that users know, also beyond its end."""
+    low, period = family.decode_start(), family.support.period
+    ax.yaxis.set_major_formatter(lambda value, _: f"{low + np.mod(value - low, period):.4g}")
+
+
+def turns_within(low: float, high: float, bottom: float, top: float, period: float) -> Array:
     """Whole turns to take away from a curve between low and high so that all of it within the axis is drawn."""
     return np.arange(np.ceil((low - top) / period), np.floor((high - bottom) / period) + 1) * period
 
@@ -164,12 +178,13 @@ def plot_polar(
     middle = np.unwrap(arc[:, 0] + width / 2)
     # one patch: out along one spiral, round the rim, back along the other, round the hub
     low, high = middle - width / 2, middle + width / 2
+    (low, inner), (high, outer) = (along_circle(edge, grid) for edge in (low, high))
     rim, hub = np.linspace(low[-1], high[-1], 60), np.linspace(high[0], low[0], 60)
     theta = np.concatenate([low, rim, high[::-1], hub])
-    radius = np.concatenate([grid, np.full(60, grid[-1]), grid[::-1], np.full(60, grid[0])])
+    radius = np.concatenate([inner, np.full(60, grid[-1]), outer[::-1], np.full(60, grid[0])])
     ax.fill(theta, radius, color=BAND, alpha=0.3, lw=0, label=f"{level:.0%} arc")
     spiral = radian * np.unwrap(predictive.mean(), period=family.support.period)
-    ax.plot(spiral, grid, color=MEAN, lw=1.8, label="mean direction")
+    ax.plot(*along_circle(spiral, grid), color=MEAN, lw=1.8, label="mean direction")
     if points is not None:
         ax.plot(radian * points[1], points[0][:, feature], ".", color=POINTS, ms=4, alpha=0.7, label="observed")
     if around := _unit_of(family).around:
@@ -180,10 +195,28 @@ def plot_polar(
     ax.set_rlim(
         grid[0] - 0.25 * span, padded(grid[0], grid[-1])[1]
     )  # a hole in the middle: early values are not squeezed to a point
+    if model.fit_.columns.kinds[feature] == "time":
+        show_dates(ax.yaxis)
     ax.set_rticks([v for v in ax.get_yticks() if grid[0] <= v <= grid[-1]][:5])
     ax.set_rlabel_position(22)
     ax.tick_params(axis="y", labelsize="small", labelcolor="0.35")
-    ax.set_xlabel(f"radius: {feature_name(model, feature)}", fontsize="small", labelpad=8)
+    ax.set_xlabel(f"radius: {feature_with_unit(model, feature)}", fontsize="small", labelpad=8)
     held.tell(ax, feature)
     ax.legend(loc="upper left", bbox_to_anchor=(0.98, 1.12), frameon=False, fontsize="small")
     return ax
+
+
+FINEST = np.radians(2.0)  # the widest angle between points of a spiral: its chord is 0.02 % shorter than the arc
+
+
+def along_circle(theta: Array, radius: Array) -> tuple[Array, Array]:
+    """A spiral with points between those that lie wide apart on the circle, so that no chord cuts through the disc.
+
+    >>> theta, radius = along_circle(np.array([0.0, np.pi]), np.array([1.0, 1.0]))
+    >>> len(theta), bool(np.all(radius == 1.0))
+    (91, True)
+    """
+    steps = np.maximum(np.ceil(np.abs(np.diff(theta)) / FINEST - 1e-9), 1).astype(int)
+    knots = np.concatenate([[0], np.cumsum(steps)])
+    fine = np.arange(knots[-1] + 1)
+    return np.interp(fine, knots, theta), np.interp(fine, knots, radius)

@@ -15,7 +15,6 @@ from ggpm.plotting._common import (
     axes_for,
     check_kind,
     feature_index,
-    feature_name,
     inputs_of,
     label_text,
     labels_seen,
@@ -30,6 +29,7 @@ from ggpm.plotting._common import (
     within,
 )
 from ggpm.plotting.style import COLOURS, POINTS
+from ggpm.plotting.times import name_axis
 
 
 def plot_class_map(
@@ -89,7 +89,9 @@ def plot_class_map(
             nowhere += ax.plot([], [], "o", color=colours[k], label=plain_text(label))
         else:
             _name_in_place(ax, a[place[1]], b[place[0]], plain_text(label), colours[k])
-    ax.set(xlabel=feature_name(model, i), ylabel=feature_name(model, j), xlim=extent[:2], ylim=extent[2:])
+    ax.set(xlim=extent[:2], ylim=extent[2:])
+    name_axis(ax.xaxis, model, i)
+    name_axis(ax.yaxis, model, j)
     held.tell(ax, i, j, above=target_name(model, ""))
     if nowhere:
         legend_beside(ax, "most probable nowhere")
@@ -172,7 +174,8 @@ def plot_ordinal(
             x = x + BAR * rng.uniform(-0.4, 0.4, len(x))
         ax.plot(x, low + spread * (high - low), "o", color=POINTS, mec="white", mew=0.4, ms=3.2, alpha=0.8)
     ends = padded(grid[0], grid[-1]) if codes is None else (-0.5, len(grid) - 0.5)
-    ax.set(xlim=ends, ylim=(0, 1), xlabel=feature_name(model, feature), ylabel="probability")
+    ax.set(xlim=ends, ylim=(0, 1), ylabel="probability")
+    name_axis(ax.xaxis, model, feature)
     if codes is not None:
         ax.set_xticks(grid, [label_text(model, feature, code) for code in codes])
     held.tell(ax, feature)

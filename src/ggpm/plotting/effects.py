@@ -27,7 +27,9 @@ from ggpm.plotting._common import (
     predictive_of,
     target_name,
 )
+from ggpm.plotting.angles import part_of_turn, turns_within, whole_turn
 from ggpm.plotting.style import BAND, COLOURS, MEAN, POINTS
+from ggpm.plotting.times import name_axis
 from ggpm.prediction.terms import term_columns
 
 Array = NDArray[np.float64]
@@ -48,8 +50,9 @@ def plot_effects(
 
     There is a panel for every column of every term, so that a trend and a cycle of one column are two. All other terms
     stay where the title says, and so do the term's other columns: at their medians, categories at the label that occurs
-    most often, unless ``at`` names other values. Angles are drawn around their circle without jumps, compositions and
-    classes by parts that add up to one. With neighbours, panels are of columns: all terms move together.
+    most often, unless ``at`` names other values. Angles are drawn on one turn of their circle, or on the part of it
+    that they need, compositions and classes by parts that add up to one. With neighbours, panels are of columns: all
+    terms move together.
 
     Parameters
     ----------
@@ -100,12 +103,11 @@ def plot_effects(
         else:
             predictive = predictive_of(model, named_rows(model, X))
         _draw(ax, model, grid, predictive.mean(), predictive.mean_interval(level), labels is not None)
-        ax.set(xlabel=feature_name(model, j), ylabel=target_name(model, "mean of y"))
+        ax.set_ylabel(target_name(model, "mean of y"))
+        name_axis(ax.xaxis, model, j)
         held.tell(ax, j, below=plain_text(f"term {term}") if several and term is not None else "")
         if labels is not None:
             ax.set_xticks(grid, [label for _, label in labels])
-        if columns.kinds[j] == "time":
-            ax.set_xlabel(f"{feature_name(model, j)} (hours since 1970)")
     return axes
 
 
@@ -141,13 +143,17 @@ def _labels(model: Any, term: str | None, j: int) -> list[tuple[float, str]] | N
 
 def _draw(ax: Any, model: Any, grid: Array, mean: Array, band: Array, points: bool) -> None:
     """Curves with bands, or points with bars where the axis has labels."""
-    family = model.family_
+    family, turns = model.family_, np.zeros(1)  # what is taken away from curves, each of which is drawn once for each
     if family.kind == "angles":
         period = family.support.period
         middle = np.unwrap(mean, period=period)
         width = np.mod(band[:, 1] - band[:, 0], period)
         below = np.mod(mean - band[:, 0], period)
         mean, band = middle, np.stack([middle - below, middle - below + width], axis=1)
+        if np.ptp(band) <= period / 2:
+            part_of_turn(ax, family)
+        else:
+            turns = turns_within(band.min(), band.max(), *whole_turn(ax, family), period)
     several = mean.reshape(len(mean), -1)
     band = band.reshape(len(mean), -1, 2)
     many = several.shape[1] > 1
@@ -155,13 +161,16 @@ def _draw(ax: Any, model: Any, grid: Array, mean: Array, band: Array, points: bo
     for k in range(several.shape[1]):
         colour = COLOURS[k % len(COLOURS)] if many else MEAN
         label = (names[k] if len(names) == several.shape[1] else f"y{k}") if many else None
-        if points:
-            bars = np.abs(band[:, k].T - several[:, k])
-            ax.errorbar(grid, several[:, k], bars, fmt="o", color=colour, capsize=3, label=label)
-        else:
-            fill = colour if many else BAND
-            ax.fill_between(grid, band[:, k, 0], band[:, k, 1], color=fill, alpha=0.18 if many else 0.3, lw=0)
-            ax.plot(grid, several[:, k], color=colour, lw=1.8, label=label)
+        for turn in turns:
+            line, low, high = several[:, k] - turn, band[:, k, 0] - turn, band[:, k, 1] - turn
+            if points:
+                ax.errorbar(
+                    grid, line, np.abs([low - line, high - line]), fmt="o", color=colour, capsize=3, label=label
+                )
+            else:
+                fill = colour if many else BAND
+                ax.fill_between(grid, low, high, color=fill, alpha=0.18 if many else 0.3, lw=0)
+                ax.plot(grid, line, color=colour, lw=1.8, label=label)
     if many:
         legend_beside(ax)
 
@@ -213,6 +222,7 @@ def plot_map(
     label = quantity if isinstance(quantity, str) else getattr(quantity, "__name__", "quantity")
     ax.figure.colorbar(image, ax=ax, label=label if label != "<lambda>" else target_name(model, "quantity"))
     ax.plot(inputs[:, i], inputs[:, j], "o", color=POINTS, mec="white", mew=0.5, ms=3.4)
-    ax.set(xlabel=feature_name(model, i), ylabel=feature_name(model, j))
+    name_axis(ax.xaxis, model, i)
+    name_axis(ax.yaxis, model, j)
     held.tell(ax, i, j)
     return ax

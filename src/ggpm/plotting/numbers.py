@@ -13,7 +13,6 @@ from ggpm.plotting._common import (
     axes_for,
     check_kind,
     feature_index,
-    feature_name,
     has_bands,
     legend_beside,
     line_of,
@@ -25,6 +24,7 @@ from ggpm.plotting._common import (
     within,
 )
 from ggpm.plotting.style import BAND, COLOURS, MEAN, POINTS
+from ggpm.plotting.times import name_axis
 
 
 def plot_bands(
@@ -79,7 +79,8 @@ def plot_bands(
         if points is not None and y is not None:
             ink = POINTS if colour is None else colour
             ax.plot(points[0][:, feature], y, ".", color=ink, ms=4, alpha=0.6, label=None if many else "observed")
-    ax.set(xlim=padded(grid[0], grid[-1]), xlabel=feature_name(model, feature), ylabel=target_name(model, "y"))
+    ax.set(xlim=padded(grid[0], grid[-1]), ylabel=target_name(model, "y"))
+    name_axis(ax.xaxis, model, feature)
     if family.kind == "compositions":
         total = family.support.total
         ax.set(ylim=padded(0, total), ylabel="share" if total == 1 else f"part of {total:g}")
@@ -166,7 +167,7 @@ def plot_parts(
             top = max(band[..., 1].max(), 0.0 if y is None or not y.size else np.nanmax(y))
             ax.set_ylim(padded(0, min(total, 1.05 * top)))
         if j >= count - across:
-            ax.set_xlabel(feature_name(model, feature))
+            name_axis(ax.xaxis, model, feature)
         if j % across == 0:
             ax.set_ylabel("y" if total is None else "share" if total == 1 else f"part of {total:g}")
     legend_beside(axes[across - 1])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import ggpm
 from ggpm.data import frames
+from ggpm.data.columns import time_text
 from ggpm.families.base import Family
 from ggpm.learning import priors
 from ggpm.learning.fit import RowsNotStored
@@ -85,8 +86,8 @@ def _data(model: Any, X: Any, y: Any) -> dict[str, Any]:
         {
             "name": columns.names[j] if columns.names else f"column {j}",
             "kind": kind,
-            "low": None if kind == "category" else inputs[:, j].min(),
-            "high": None if kind == "category" else inputs[:, j].max(),
+            "low": None if kind == "category" else _end(kind, inputs[:, j].min()),
+            "high": None if kind == "category" else _end(kind, inputs[:, j].max()),
             "labels": len(columns.members[j].labels) if kind == "category" else None,
         }
         for j, kind in enumerate(columns.kinds[:LISTED])
@@ -101,6 +102,11 @@ def _data(model: Any, X: Any, y: Any) -> dict[str, Any]:
         "columns": named,
         "columns_not_listed": max(0, columns.count - LISTED),
     }
+
+
+def _end(kind: str, value: float) -> float | str:
+    """An end of a column's range: a date of times, a number of others."""
+    return time_text(value) if kind == "time" else value
 
 
 def _model(model: Any) -> dict[str, Any]:
