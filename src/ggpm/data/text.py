@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, SupportsInt
 
 PACKAGE = str(Path(__file__).parents[1] / "_")[:-1]  # of ggpm, with the separator at the end
 
@@ -41,7 +41,7 @@ class Row(Hint):
     'row 2 is off.'
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: SupportsInt) -> None:
         super().__init__(str(int(number)), "row", int(number))
 
 
