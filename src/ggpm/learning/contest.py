@@ -282,7 +282,11 @@ def _shows(best: Entry, flat: Entry, share: float) -> bool:
     it rises by one and more, and new rows are then forecast up to a nat worse than by the constant. Half the logarithm
     of the number of rows for each (Schwarz 1978) would be too much to ask: of functions of variance one, seen by 150
     labels, more than half would show nothing. Priors have no say: those of labels speak against small variances.
+    Leave-one-out densities that are better by twice their standard error show it too: a climb may have ended too early.
     """
+    gain = best.weight * (best.loo - flat.loo)
+    if gain.sum() > 2 * np.sqrt(len(gain)) * np.std(gain):
+        return True
     further = len(best.optimum.theta) - len(flat.optimum.theta)
     return (best.log_evidence - flat.log_evidence) / share >= LEAST_GAIN * further
 
