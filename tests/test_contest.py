@@ -249,6 +249,15 @@ def test_rows_in_no_order_have_no_part_for_it():
     assert not any("order" in trial.name for trial in GGPRegressor().fit(X[sort], y[sort]).search_)
 
 
+def test_order_of_a_table_that_is_sorted_by_its_categories_is_left_to_them():
+    """Cells of a design stand together: what their rows share is an interaction, and no matter of their order."""
+    rng = np.random.default_rng(0)
+    cells = np.repeat(np.array([[a, b, c] for a in range(3) for b in range(4) for c in range(2)]), 6, axis=0)
+    X = pd.DataFrame({name: pd.Categorical(codes.astype(str)) for name, codes in zip("abc", cells.T)})
+    y = rng.poisson(np.exp(1.0 + np.repeat(rng.normal(size=24), 6)))
+    assert not any("order" in trial.name for trial in GGPRegressor("poisson").fit(X, y).search_)
+
+
 @pytest.mark.parametrize("columns", ["sorted", "circle"])
 def test_order_that_columns_tell_is_left_to_them(columns):
     """New rows have columns and no place in the order: between neighbours on a line only the columns know y."""

@@ -66,7 +66,7 @@ FINALISTS = 3  # candidates that may be averaged
 BLOCKS, BLOCKS_FROM = 10, 40  # blocks of consecutive rows, and rows from which there are blocks
 SORTED_RUNS, SORTED_BACK = 2, 0.1  # runs for each class, and share of steps back, up to which a table is sorted by y
 # A column tells the order of rows if it has so many values for each row, and so few steps back; all columns together if
-# so many rows have their nearest row beside them.
+# of so many rows none is nearer than one beside them.
 MANY_VALUES, STEPS_BACK, BESIDE = 0.1, 0.02, 0.5
 SHORTER = (5.0, 25.0)  # factors by which further starts have shorter length scales: fast waves are not noise
 
@@ -468,15 +468,19 @@ def _in_blocks(pool: Evidence) -> bool:
 
 
 def _ordered_by_columns(X: Array) -> bool:
-    """Whether X tells the order of rows: a column of many values is sorted, or most rows lie next to their nearest."""
+    """Whether X tells the order of rows: a column of many values is sorted, or no row is nearer to most than the next.
+
+    So it is in tables of categories that are sorted by them: rows of one cell stand together.
+    """
     n = len(X)
     steps = np.diff(X, axis=0)
     back = np.minimum(np.sum(steps > 0, axis=0), np.sum(steps < 0, axis=0))
     many = np.array([len(np.unique(column)) for column in X.T]) >= MANY_VALUES * n
     spread = np.where(np.ptp(X, axis=0) > 0, np.std(X, axis=0), 1.0)
-    nearest = cKDTree(X / spread).query(X / spread, k=2)[1]
-    beside = np.abs(nearest - np.arange(n)[:, None]) == 1
-    return bool(np.any(many & (back <= STEPS_BACK * n)) or np.mean(beside.any(axis=1)) > BESIDE)
+    nearest = cKDTree(X / spread).query(X / spread, k=2)[0][:, 1]
+    step = np.linalg.norm(steps / spread, axis=1)
+    beside = np.minimum(np.append(step, np.inf), np.append(np.inf, step)) <= nearest * (1.0 + 1e-9)
+    return bool(np.any(many & (back <= STEPS_BACK * n)) or np.mean(beside) > BESIDE)
 
 
 def total(pool: Evidence) -> float:
