@@ -159,3 +159,22 @@ def test_who_must_know_y_itself_says_so(lifetimes, tmp_path):
         ggpm.conformal(model, rows, both).predict_dist(rows[:5]).interval(0.9),
         ggpm.conformal(model, rows, time).predict_dist(rows[:5]).interval(0.9),
     )
+
+
+# ---- rows in messages ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("family", "row"),
+    [("von_mises", "first in row 8"), ("bernoulli", "first in row 8"), ("gamma", "(row 10 is")],
+)
+def test_the_command_line_counts_rows_from_one(family, row, tmp_path):
+    """As a spreadsheet counts those below its head; and it counts the rows that were used."""
+    y = {"von_mises": ANGLES, "bernoulli": np.where(X[:, 0] > 2, "a", "b"), "gamma": ANGLES + 0.1}[family].astype(
+        object
+    )
+    y[9 if family == "gamma" else 7] = 0.0 if family == "gamma" else None
+    pd.DataFrame({"hour": X[:, 0], "y": y}).to_csv(tmp_path / "d.csv", index=False)
+    fit = ["fit", tmp_path / "d.csv", "--target", "y", "--family", family, "--kernel", "C() * RBF()"]
+    result = CliRunner().invoke(main, [*map(str, fit), "--json", "--out", str(tmp_path / "m.ggpm")])
+    assert row in result.stderr
+    if family != "gamma":
+        assert json.loads(result.stdout)["rows"] == 29

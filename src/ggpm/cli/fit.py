@@ -197,15 +197,15 @@ class Job:
         table = read_table(self.data, text=text)
         given = {name: self.options[name] for name in ("offset", "weight")}
         offset, weight = (None if name is None else numbers(table, name, self.data) for name in given.values())
-        y = target_of(table, self.targets, labels=labels, path=self.data, gaps=not labels)
+        y = target_of(table, self.targets, labels=labels, path=self.data, gaps=True)
         X = self.inputs(table)
-        if self.family == "bernoulli" and len(set(np.asarray(y).ravel().tolist())) > 2:
+        if self.family == "bernoulli" and len(set(y.dropna().tolist())) > 2:
             raise click.UsageError("--family bernoulli has two classes, the target has more. Try --family categorical.")
         self._learn(f"fitting {self.family} to {len(X)} rows", X, y, weight, offset=offset)
-        whole = ~np.isnan(y.to_numpy(dtype=float)).reshape(len(y), -1).any(axis=1) if not labels else slice(None)
+        whole = y.notna().to_numpy().reshape(len(y), -1).all(axis=1)
         parts = [None if part is None else part[whole] for part in (offset, weight)]
         score = float(self.model.score(X[whole], y[whole], parts[1], offset=parts[0]))
-        self._finish(len(X), X, training_score=score)
+        self._finish(X, training_score=score)
 
     def streamed(self) -> None:
         """Fit to a Parquet file that need not fit into memory: its rows are read in chunks, pass by pass."""
@@ -224,7 +224,7 @@ class Job:
         target = self.targets[0] if len(self.targets) == 1 else self.targets
         rows = ParquetRows(self.data, features, target, **named)
         self._learn(f"fitting {self.family} to {rows.n_rows} rows, in chunks", rows)
-        self._finish(rows.n_rows, X)
+        self._finish(X)
 
     # ---- learning ----------------------------------------------------------------------------------------------------
     def _learn(self, what: str, *rows: Any, **more: Any) -> None:
@@ -254,7 +254,7 @@ class Job:
         digest.update(repr((__version__, np.__version__, self.targets, self.family, sorted(asked.items()))).encode())
         return digest.hexdigest()
 
-    def _finish(self, rows: int, X: Any, **more: Any) -> None:
+    def _finish(self, X: Any, **more: Any) -> None:
         """Write a fitted model, and tell what it is."""
         from ggpm import save
         from ggpm.kernels import KernelTextError, kernel_text
@@ -271,7 +271,7 @@ class Job:
         result = {
             "model": self.out,
             "family": self.family,
-            "rows": rows,
+            "rows": model.fit_.evidence.field.n_rows,  # those that were used
             "target": self.targets,
             "features": list(map(str, X.columns)),
             "kinds": dict(zip(map(str, X.columns), columns.kinds)),

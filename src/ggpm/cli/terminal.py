@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ggpm.data.text import Hint, Message
+from ggpm.data.text import Hint, Message, Row
 
 FLAGS = {
     "closure": "--closure",
@@ -124,17 +124,21 @@ def warn(text: str) -> None:
 
 
 def in_flags(told: BaseException) -> str:
-    """Text of an error or a warning of the library, with its advice in options of this command.
+    """Text of an error or a warning of the library: advice in options of this command, rows counted from 1.
 
     >>> from ggpm.data.text import Hint, Message
     >>> in_flags(ValueError(Message("Try ", Hint("inference='taylor'", "inference", "taylor"), ".")))
     'Try --inference taylor.'
+    >>> in_flags(ValueError(Message("row ", Row(0), " is off.")))
+    'row 1 is off.'
     """
     return "".join(part if isinstance(part, str) else _option(part) for part in Message(told).parts)
 
 
 def _option(hint: Hint) -> str:
     """A hint in the words of this command; nothing where only a Python user can follow it."""
+    if isinstance(hint, Row):
+        return str(hint.value + 1)
     if hint.setting is None:
         return ""
     if hint.setting not in FLAGS:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm.data.text import Message, Row
+
 
 def as_array(value: Any, name: str) -> NDArray:
     """An array of any type; masked values and rows of different lengths are errors.
@@ -97,7 +99,8 @@ def as_weight(weight: Any, n: int, name: str = "sample_weight", some: bool = Tru
         raise ValueError(f"{name} must have shape ({n},); got {out.shape}.")
     bad = np.flatnonzero(~(np.isfinite(out) & (out >= 0)))
     if bad.size:
-        raise ValueError(f"{name} must be finite and not negative; row {bad[0]} has {out[bad[0]]:g}.")
+        told = f"{name} must be finite and not negative; row "
+        raise ValueError(Message(told, Row(bad[0]), f" has {out[bad[0]]:g}."))
     if some and not out.any():
         raise ValueError(f"{name} must be positive in some row; got zeros alone.")
     return out
@@ -208,8 +211,11 @@ def check_labels(y: NDArray, name: str = "y") -> None:
     gaps = [label is None or type(label).__name__ == "NAType" or label != label for label in labels]
     if any(gaps):
         raise ValueError(
-            f"{name} must have a label in every row; row {gaps.index(True)} has none or NaN ({sum(gaps)} such row(s)). "
-            "Drop those rows."
+            Message(
+                f"{name} must have a label in every row; row ",
+                Row(gaps.index(True)),
+                f" has none or NaN ({sum(gaps)} such row(s)). Drop those rows.",
+            )
         )
     if len({isinstance(label, str) for label in labels}) > 1:
         kinds = sorted({type(label).__name__ for label in labels})

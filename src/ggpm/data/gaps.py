@@ -11,7 +11,7 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 
 from ggpm.data import frames
 from ggpm.data.kinds import is_streamed
-from ggpm.data.text import stacklevel
+from ggpm.data.text import Message, Row, stacklevel
 
 
 def rows_with_y(X: Any, y: Any, *others: Any) -> tuple[Any, ...]:
@@ -70,7 +70,7 @@ def in_their_rows(values: NDArray, y: Any) -> NDArray:
 def tell_missing(count: int, n: int, first: int) -> None:
     """Warn of rows that are left out because their y is missing."""
     warnings.warn(
-        f"y is missing in {count} of {n} row(s), first in row {first}: they are left out.",
+        Message(f"y is missing in {count} of {n} row(s), first in row ", Row(first), ": they are left out."),
         UserWarning,
         stacklevel=stacklevel(),
     )

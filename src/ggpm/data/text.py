@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, SupportsInt
 
 PACKAGE = str(Path(__file__).parents[1] / "_")[:-1]  # of ggpm, with the separator at the end
 
@@ -32,6 +32,17 @@ class Hint:
 
     def __str__(self) -> str:
         return self.python
+
+
+class Row(Hint):
+    """Number of a row inside a message: from 0 for Python users; who shows tables to people counts from 1.
+
+    >>> Message("row ", Row(2), " is off.")
+    'row 2 is off.'
+    """
+
+    def __init__(self, number: SupportsInt) -> None:
+        super().__init__(str(int(number)), "row", int(number))
 
 
 class Message(str):

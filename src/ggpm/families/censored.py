@@ -9,6 +9,7 @@ import numpy as np
 
 from ggpm.data import frames
 from ggpm.data.checks import as_numbers
+from ggpm.data.text import Message, Row
 from ggpm.families.base import Array, Family, bound
 from ggpm.families.between import BEYOND, Averages
 from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals
@@ -106,7 +107,8 @@ class Censored(Wrapped):
         for bad, told in faults:
             if bad.any():
                 row = int(bad.argmax())
-                raise ValueError(f"y has {told} in {int(bad.sum())} row(s); row {row} is {out[row].tolist()}.")
+                told = f"y has {told} in {int(bad.sum())} row(s); row "
+                raise ValueError(Message(told, Row(row), f" is {out[row].tolist()}."))
         if known.any():
             self.base.encode(out[known, 0])  # names what is not in the support
         return np.stack([lower, upper], axis=-1)

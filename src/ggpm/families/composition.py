@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from ggpm.data.checks import as_numbers, check_positive
-from ggpm.data.text import Hint, Message
+from ggpm.data.text import Hint, Message, Row
 from ggpm.families.base import Array, Family
 from ggpm.families.special.stable import excess_log
 from ggpm.families.support import Simplex
@@ -65,10 +65,12 @@ class Composition(Family):
             return self._replaced(out, len(out))
         zero = np.flatnonzero((out == 0).any(axis=-1))
         if zero.size:
-            shown = ", ".join(map(str, zero[:5])) + (", ..." if zero.size > 5 else "")
+            shown = [part for row in zero[:5] for part in (", ", Row(row))][1:]
             raise ValueError(
                 Message(
-                    f"y must be compositions with positive parts; got zeros in {zero.size} row(s) (row {shown}), "
+                    f"y must be compositions with positive parts; got zeros in {zero.size} row(s) (row ",
+                    *shown,
+                    ", ...), " if zero.size > 5 else "), ",
                     "where log y is -infinity. Try ",
                     Hint('zeros="additive"', "zeros", "additive"),
                     ", which adds ",
@@ -89,7 +91,8 @@ class Composition(Family):
         total = amounts.sum(axis=-1, keepdims=True)
         if np.any(total == 0):
             row = int(np.argwhere(total[:, 0] == 0)[0][0])
-            raise ValueError(f"y must be amounts with positive sums; row {row} is all zeros. Drop such rows.")
+            told = "y must be amounts with positive sums; row "
+            raise ValueError(Message(told, Row(row), " is all zeros. Drop such rows."))
         return amounts / total * self._total
 
     # ---- zeros ---------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from scipy.special import logsumexp
 
 from ggpm.data import frames
 from ggpm.data.checks import as_numbers
+from ggpm.data.text import Message, Row
 from ggpm.families.base import Family, bound
 from ggpm.families.curvature import Blocks, Marginals
 from ggpm.families.dirichlet import Dirichlet
@@ -85,8 +86,11 @@ def with_rests(family: Family, y: Any, trials: Any) -> Any:
     if wrong.any():
         row = int(wrong.argmax())
         raise ValueError(
-            f"trials must be whole numbers that counts add up to; got {N[row]:g} for the counts of row {row}, "
-            f"{np.nansum(values[row]):g} in all."
+            Message(
+                f"trials must be whole numbers that counts add up to; got {N[row]:g} for the counts of row ",
+                Row(row),
+                f", {np.nansum(values[row]):g} in all.",
+            )
         )
     rows = np.flatnonzero(missing.any(axis=1) & ~missing.all(axis=1))
     first = missing[rows].argmax(axis=1)
@@ -113,8 +117,11 @@ class Partial(Wrapped):
         partial = partly_missing(y)
         if type(family) not in KNOWN:
             raise ValueError(
-                f"y has missing parts in {partial.sum()} row(s), first in row {partial.argmax()}: "
-                f"{type(family).__name__} has no density of the others alone. Drop or fill those rows (NaN)."
+                Message(
+                    f"y has missing parts in {partial.sum()} row(s), first in row ",
+                    Row(partial.argmax()),
+                    f": {type(family).__name__} has no density of the others alone. Drop or fill those rows (NaN).",
+                )
             )
         return cls(family)
 
@@ -160,7 +167,11 @@ class Partial(Wrapped):
         open_ended = base.closure and total == 1.0  # amounts of any total: what is missing is not known
         if not open_ended and share > 1 + tolerance:
             raise ValueError(
-                f"y must be compositions of {total:g}; the parts of row {row} that are there sum to {known.sum():.6g}."
+                Message(
+                    f"y must be compositions of {total:g}; the parts of row ",
+                    Row(row),
+                    f" that are there sum to {known.sum():.6g}.",
+                )
             )
         whole = open_ended or share > 1 - tolerance
         parts = known / known.sum() * total if whole else np.append(known, total - known.sum())

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_expit
 
 from ggpm.data.checks import as_numbers
-from ggpm.data.text import Hint, Message
+from ggpm.data.text import Hint, Message, Row
 from ggpm.families import integration
 from ggpm.families.integration import LogDensity, Rule
 from ggpm.families.kinds import Support
@@ -36,16 +36,20 @@ def _numeric(y: Any, what: str) -> Array:
     if out.size and not np.all(np.isfinite(out)):
         bad = np.argwhere(~np.isfinite(out))
         raise ValueError(
-            f"y must be {what}; got {'NaN' if np.isnan(out).any() else 'infinity'} in {len(bad)} place(s), first at "
-            f"row {bad[0][0]}. Remove or impute those rows."
+            Message(
+                f"y must be {what}; got {'NaN' if np.isnan(out).any() else 'infinity'} in {len(bad)} place(s), first "
+                "at row ",
+                Row(bad[0][0]),
+                ". Remove or impute those rows.",
+            )
         )
     return out
 
 
-def _first(bad: Any, y: Array) -> str:
+def _first(bad: Any, y: Array) -> Message:
     """`row 3 is [..]`, for the first row that has a fault."""
     row = int(np.argwhere(bad)[0][0])
-    return f"row {row} is {np.array2string(y[row], precision=6)}"
+    return Message("row ", Row(row), f" is {np.array2string(y[row], precision=6)}")
 
 
 def _vector(y: Any, what: str) -> Array:
@@ -112,13 +116,15 @@ class Positive(Support):
     def validate(self, y: Any) -> Array:
         out = _vector(y, "positive numbers")
         if np.any(out <= 0):
-            bad = f"y must be positive numbers; got {int(np.sum(out <= 0))} value(s) <= 0 ({_first(out <= 0, out)})."
+            told = f"y must be positive numbers; got {int(np.sum(out <= 0))} value(s) <= 0 ("
+            bad = Message(told, _first(out <= 0, out), ").")
             if np.any(out < 0):
                 either = Hint("'gaussian'", "family", "gaussian"), " or ", Hint("'student_t'", "family", "student_t")
-                raise ValueError(Message(f"{bad} Numbers of either sign are for ", *either, "."))
+                raise ValueError(Message(bad, " Numbers of either sign are for ", *either, "."))
             raise ValueError(
                 Message(
-                    f"{bad} Where nothing is an outcome of its own, such as no rain, use ",
+                    bad,
+                    " Where nothing is an outcome of its own, such as no rain, use ",
                     Hint("'hurdle_gamma' or another 'hurdle_...'", "family", "hurdle_gamma"),
                     "; where zero means less than a detection limit, ",
                     Hint("'censored_gamma'", "family", "censored_gamma"),
@@ -151,12 +157,14 @@ class UnitInterval(Support):
         out = _vector(y, "numbers strictly between 0 and 1")
         bad = (out <= 0) | (out >= 1)
         if bad.any():
-            told = f"y must be numbers strictly between 0 and 1; got {int(bad.sum())} outside ({_first(bad, out)})."
+            told = f"y must be numbers strictly between 0 and 1; got {int(bad.sum())} outside ("
+            told = Message(told, _first(bad, out), ").")
             if out.max() > 1 or out.min() < 0:
-                raise ValueError(f"{told} Divide percentages by 100; other numbers are for another family.")
+                raise ValueError(Message(told, " Divide percentages by 100; other numbers are for another family."))
             raise ValueError(
                 Message(
-                    f"{told} Where all and nothing are outcomes of their own, use ",
+                    told,
+                    " Where all and nothing are outcomes of their own, use ",
                     Hint("'zero_one_inflated_beta'", "family", "zero_one_inflated_beta"),
                     "; where they come from rounding, squeeze y to (y (n - 1) + 0.5)/n.",
                 )
@@ -180,8 +188,9 @@ def _check_counts(out: Array, what: str) -> Array:
     if bad.any():
         raise ValueError(
             Message(
-                f"y must be {what}; got negative or fractional values ({_first(bad, out)}). "
-                "Pass counts, not rates: exposure goes into ",
+                f"y must be {what}; got negative or fractional values (",
+                _first(bad, out),
+                "). Pass counts, not rates: exposure goes into ",
                 Hint("offset=log(exposure)", "offset", "log(exposure)"),
                 ".",
             )
@@ -205,7 +214,7 @@ class Counts(Support):
         what = "counts (non-negative integers)" if self.least == 0 else f"counts {self.least}, {self.least + 1}, ..."
         out = _check_counts(_vector(y, what), what)
         if np.any(out < self.least):
-            raise ValueError(f"y must be {what}; got a smaller one ({_first(out < self.least, out)}).")
+            raise ValueError(Message(f"y must be {what}; got a smaller one (", _first(out < self.least, out), ")."))
         return out
 
     def example(self, rng: np.random.Generator, n: int) -> Array:
@@ -249,8 +258,11 @@ class CountVectors(Support):
         empty = out.sum(axis=1) == 0
         if empty.any():
             raise ValueError(
-                f"every row of y must have a positive total; row {int(np.argwhere(empty)[0][0])} is all zeros "
-                f"({int(empty.sum())} such row(s)). Drop rows without any observation."
+                Message(
+                    "every row of y must have a positive total; row ",
+                    Row(empty.argmax()),
+                    f" is all zeros ({int(empty.sum())} such row(s)). Drop rows without any observation.",
+                )
             )
         return out
 
@@ -297,7 +309,9 @@ class Codes(Support):
         if bad.any():
             raise ValueError(
                 Message(
-                    f"y must be {what}; got something else ({_first(bad, out)}). For labels of any type use ",
+                    f"y must be {what}; got something else (",
+                    _first(bad, out),
+                    "). For labels of any type use ",
                     Hint("GGPClassifier", "family", "categorical"),
                     " (unordered) or ",
                     Hint("GGPOrdinalClassifier", "family", "ordinal"),
@@ -356,9 +370,13 @@ class Circle(Support):
         if apart > LEAST_OF_A_TURN * self.period:
             i = int(np.argmax(np.abs(out)))
             raise ValueError(
-                f"angles must be numbers with digits left after whole turns of {self.period:g} are taken away; got "
-                f"{out[i]:g} in row {i}, where neighbouring numbers are {apart:.2g} apart. Take angles modulo a turn "
-                "before they are added up, or check the unit."
+                Message(
+                    f"angles must be numbers with digits left after whole turns of {self.period:g} are taken away; got "
+                    f"{out[i]:g} in row ",
+                    Row(i),
+                    f", where neighbouring numbers are {apart:.2g} apart. Take angles modulo a turn before they are "
+                    "added up, or check the unit.",
+                )
             )
         return out
 
@@ -452,15 +470,17 @@ class Simplex(Support):
         what = f"compositions (rows of positive parts that sum to {self.total:g})"
         out = _matrix(y, what, self.columns)
         if np.any(out < 0):
-            raise ValueError(f"y must be {what}; got negative parts ({_first(np.any(out < 0, axis=1), out)}).")
+            first = _first(np.any(out < 0, axis=1), out)
+            raise ValueError(Message(f"y must be {what}; got negative parts (", first, ")."))
         total = out.sum(axis=1)
         off = np.abs(total - self.total) > self.atol * self.total
         if off.any():
             row = int(np.argwhere(off)[0][0])
             raise ValueError(
                 Message(
-                    f"y must be {what}; row {row} sums to {total[row]:.6g} ({int(off.sum())} row(s) are off). "
-                    "For percentages or raw amounts use ",
+                    f"y must be {what}; row ",
+                    Row(row),
+                    f" sums to {total[row]:.6g} ({int(off.sum())} row(s) are off). For percentages or raw amounts use ",
                     Hint(f"{self.family}(closure=True)", "closure", True),
                     ", which divides every row by its sum.",
                 )
@@ -502,8 +522,9 @@ class Sphere(Support):
             row = int(np.argwhere(off)[0][0])
             raise ValueError(
                 Message(
-                    f"y must be {what}; row {row} has length {length[row]:.6g} ({int(off.sum())} row(s) are off). "
-                    "Divide every row by its length",
+                    f"y must be {what}; row ",
+                    Row(row),
+                    f" has length {length[row]:.6g} ({int(off.sum())} row(s) are off). Divide every row by its length",
                     Hint(": y / np.linalg.norm(y, axis=1, keepdims=True)"),
                     ".",
                 )
@@ -548,17 +569,24 @@ class SPD(Support):
         if crooked.any():
             row = int(np.argwhere(crooked)[0][0])
             raise ValueError(
-                f"y must be {what}; row {row} differs from its transpose by {skew[row]:.3g} "
-                f"({int(crooked.sum())} such row(s)). Symmetrise: (y + y.transpose(0, 2, 1))/2."
+                Message(
+                    f"y must be {what}; row ",
+                    Row(row),
+                    f" differs from its transpose by {skew[row]:.3g} ({int(crooked.sum())} such row(s)). Symmetrise: "
+                    "(y + y.transpose(0, 2, 1))/2.",
+                )
             )
         out = 0.5 * (out + np.swapaxes(out, 1, 2))
         lowest = np.linalg.eigvalsh(out)[:, 0] if len(out) else np.empty(0)
         if np.any(lowest <= 0):
             row = int(np.argwhere(lowest <= 0)[0][0])
             raise ValueError(
-                f"y must be {what}; row {row} has the eigenvalue {lowest[row]:.3g} "
-                f"({int(np.sum(lowest <= 0))} such row(s)). A covariance of fewer observations than variables is "
-                "singular: shrink it towards its diagonal, or drop the row."
+                Message(
+                    f"y must be {what}; row ",
+                    Row(row),
+                    f" has the eigenvalue {lowest[row]:.3g} ({int(np.sum(lowest <= 0))} such row(s)). A covariance of "
+                    "fewer observations than variables is singular: shrink it towards its diagonal, or drop the row.",
+                )
             )
         return out
 

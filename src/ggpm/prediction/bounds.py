@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm.data.text import Message, Row
 from ggpm.families.between import BEYOND
 from ggpm.families.censored import Censored
 from ggpm.families.weighted import Weighted
@@ -50,9 +51,13 @@ def numbers_of(model: Any, y: Any, what: str) -> Any:
     hidden = bounds[:, 0] != bounds[:, 1]
     if hidden.any():
         raise ValueError(
-            f"{what} must know y itself, and y has bounds alone in {hidden.sum()} of {len(hidden)} row(s), first in "
-            f"row {hidden.argmax()}. Those that were seen alone would mislead, as they are not like the others. Bounds "
-            "are taken by ggpm.calibration, plot_calibration and plot_pit, by log_predictive_density and model.loo(), "
-            "and by concordance_index and integrated_brier_score of ggpm.prediction.survival."
+            Message(
+                f"{what} must know y itself, and y has bounds alone in {hidden.sum()} of {len(hidden)} row(s), first "
+                "in row ",
+                Row(hidden.argmax()),
+                ". Those that were seen alone would mislead, as they are not like the others. Bounds are taken by "
+                "ggpm.calibration, plot_calibration and plot_pit, by log_predictive_density and model.loo(), and by "
+                "concordance_index and integrated_brier_score of ggpm.prediction.survival.",
+            )
         )
     return bounds[:, 0]
