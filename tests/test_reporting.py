@@ -6,14 +6,18 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import ggpm
 from cases import FAMILIES, simulate
-from ggpm import GGPClassifier, GGPRegressor, families, load, save
+from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, families, load, save
 from ggpm.prediction.evaluation import evaluate
 from ggpm.reporting.baselines import baselines
 from ggpm.reporting.facts import collect
+from ggpm.reporting.words import _on_coverage
 
 html5lib = pytest.importorskip("html5lib")
 HOSTILE = '<script>alert("1")</script> & $x_{'
@@ -201,3 +205,51 @@ def test_times_are_dates_in_the_table_of_columns(tmp_path):
     ggpm.report(model, frame[8:], np.arange(4), tmp_path / "report.html")
     (column,) = json.loads((tmp_path / "report.json").read_text())["data"]["columns"]
     assert (column["low"], column["high"]) == ("2024-02-27 06:00", "2024-03-01 18:00")
+
+
+def test_training_rows_are_told_from_new_ones(fitted, tmp_path):
+    model, X, y = fitted("von_mises")
+    data = collect(model, X, y, offset=None, level=0.9, command=None)["data"]
+    assert data["rows_seen"] == 0
+    old, known, _ = simulate("von_mises", n=34)
+    with pytest.warns(UserWarning, match="Of the 12 rows 2 are training rows, in X and y"):
+        page = ggpm.report(model, old[22:], known[22:], tmp_path / "report.html")
+    facts = json.loads((tmp_path / "report.json").read_text())
+    assert facts["data"]["rows_seen"] == 2 and facts["verdict"][0].startswith("Of the 12 rows 2 are")
+    assert "2 of them training rows" in " ".join(parsed(page).itertext())
+    # rows of few values have their like among others by chance
+    x, coin = np.repeat([[0.0], [1.0]], 20, axis=0), np.arange(40) % 2
+    again = GGPClassifier(optimizer=None, inference="laplace").fit(x[::2], coin[:20])
+    assert collect(again, x[:20], coin[:20], offset=None, level=0.9, command=None)["data"]["rows_seen"] == 0
+
+
+def test_cut_points_are_told_as_such(tmp_path):
+    x = np.linspace(0, 3, 42)[:, None]
+    grades = np.round(x[:, 0] + 0.5 * np.sin(9 * x[:, 0])).clip(0, 3).astype(int)
+    model = GGPOrdinalClassifier(inference="laplace", kernel=RBF(1.0)).fit(x[::2], grades[::2])
+    page = ggpm.report(model, x[1::2], grades[1::2], tmp_path / "report.html")
+    facts, shown = json.loads((tmp_path / "report.json").read_text()), " ".join(parsed(page).itertext())
+    first, *gaps = facts["model"]["hyperparameters"][-3:]
+    assert first["name"] == "cut point 1" and first["lower"] is None and first["log_value"] is None
+    cuts = np.cumsum([first["value"], *(gap["value"] for gap in gaps)])
+    np.testing.assert_allclose(cuts, model.family_.phi, rtol=1e-12)
+    assert f"cut points = {model.family_.phi[0]:.4g}" in shown and "dispersion" not in shown and "e-44" not in shown
+
+
+def test_sets_of_labels_that_hold_more_are_not_as_promised():
+    said = _on_coverage(0.9, 0.997, 0.016, True)
+    assert "more than promised" in said and "whole labels" in said and "up to chance" not in said
+    assert "up to chance" in _on_coverage(0.9, 0.92, 0.016, True)
+
+
+def test_what_is_no_fitted_model_is_told(tmp_path):
+    X, y, path = np.arange(6.0)[:, None], np.arange(6), tmp_path / "report.html"
+    pipeline = make_pipeline(StandardScaler(), GGPRegressor("poisson", optimizer=None)).fit(X, y)
+    with pytest.raises(TypeError, match=r"got Pipeline.*report\(pipeline\[-1\].*GGPRegressor"):
+        ggpm.report(pipeline, X, y, path)
+    with pytest.warns(UserWarning, match="training rows"):  # the advice can be followed
+        ggpm.report(pipeline[-1], pipeline[:-1].transform(X), y, path)
+    with pytest.raises(NotFittedError, match="Call fit"):
+        ggpm.report(GGPRegressor("poisson"), X, y, path)
+    with pytest.raises(TypeError, match="got StandardScaler"):
+        ggpm.report(StandardScaler(), X, y, path)

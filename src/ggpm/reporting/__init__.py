@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
+
+from sklearn.exceptions import NotFittedError
 
 from ggpm.data.checks import check_level
 from ggpm.data.files import replacing
 from ggpm.data.gaps import rows_with_y
 from ggpm.prediction.bounds import numbers_of
 from ggpm.reporting.facts import collect
+from ggpm.reporting.words import on_rows_seen
 
 __all__ = ["report"]
 
@@ -56,6 +60,8 @@ def report(
     ('counts.html', ['counts.html', 'counts.json'])
     """
     check_level(level, "level")
+    if not hasattr(model, "fit_"):
+        raise _not_a_model(model)
     out = Path(path)
     if out.suffix.lower() == ".json":
         raise ValueError(f"path must be that of the page, such as report.html; got {out.name}, the name of its twin.")
@@ -67,6 +73,8 @@ def report(
     from ggpm.reporting.figures import draw
     from ggpm.reporting.page import render
 
+    if seen := facts["data"]["rows_seen"]:
+        warnings.warn(on_rows_seen(seen, len(y)), stacklevel=2)
     pictures = draw(model, X, y, offset=offset, level=level, hyperparameters=facts["model"]["hyperparameters"])
     heading = title or f"{facts['model']['family']} model of {facts['data']['target']}"
     with replacing(out) as temporary:
@@ -74,3 +82,17 @@ def report(
     with replacing(out.with_suffix(".json")) as temporary:
         temporary.write_text(json.dumps({"title": heading, **facts}, indent=1, allow_nan=False), encoding="utf-8")
     return out
+
+
+def _not_a_model(model: Any) -> Exception:
+    """The error for what is no fitted estimator of ggpm."""
+    name = type(model).__name__
+    if hasattr(model, "steps"):
+        last = type(model.steps[-1][1]).__name__
+        return TypeError(
+            f"report takes a fitted estimator of ggpm; got {name}. Give its last step, and X as the steps before make "
+            f"it: report(pipeline[-1], pipeline[:-1].transform(X), y, path), where pipeline[-1] is the {last}."
+        )
+    if hasattr(model, "family"):
+        return NotFittedError(f"this {name} is not fitted yet. Call fit before report.")
+    return TypeError(f"report takes a fitted estimator of ggpm, such as GGPRegressor; got {name}.")

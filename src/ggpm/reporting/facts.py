@@ -6,6 +6,7 @@ import hashlib
 import math
 import platform
 import sys
+from collections import Counter
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -17,13 +18,14 @@ import ggpm
 from ggpm.data import frames
 from ggpm.data.columns import time_text
 from ggpm.families.base import Family
+from ggpm.families.ordinal import Ordinal
 from ggpm.learning import priors
 from ggpm.learning.fit import RowsNotStored
 from ggpm.learning.information import known
 from ggpm.prediction.calibration import calibration
 from ggpm.prediction.kinds import kind_of
 from ggpm.reporting.baselines import baselines
-from ggpm.reporting.words import family_in_words, formula, kernel_in_words, verdict
+from ggpm.reporting.words import family_in_words, formula, kernel_in_words, on_rows_seen, phi_in_words, verdict
 
 WORST = 10  # rows that are listed because y was least expected there
 DIAGNOSED = 5000  # rows up to which the posterior is diagnosed: a second or two
@@ -41,9 +43,12 @@ def collect(model: Any, X: Any, y: Any, *, offset: Any, level: float, command: s
     density = model.log_predictive_density(X, y, offset=offset)
     trust = _trust(model, X, y, offset, level, density, encoded)
     simpler = baselines(model, X, y, offset, density)
+    seen = rows_seen(model, X, y)
     out = {
-        "verdict": verdict(family, trust, simpler),
-        "data": _data(model, X, y),
+        "verdict": [on_rows_seen(seen, len(y)), *verdict(family, trust, simpler, "row")]
+        if seen
+        else verdict(family, trust, simpler),
+        "data": _data(model, X, y) | {"rows_seen": seen},
         "model": _model(model),
         "convergence": _convergence(model),
         "trust": trust,
@@ -77,6 +82,28 @@ def plain(value: Any) -> Any:
 def _mean_and_error(values: NDArray) -> dict[str, float]:
     """Mean over the rows, and its standard error."""
     return {"mean": float(np.mean(values)), "standard_error": float(np.std(values, ddof=1) / np.sqrt(len(values)))}
+
+
+def rows_seen(model: Any, X: Any, y: Any) -> int:
+    """Number of rows that are training rows, judging by X and y; none where no more are than chance would have.
+
+    Rows of few distinct values meet their like among others by chance: as often as training rows do.
+    """
+    fit = model.fit_
+    if not hasattr(fit.evidence.field, "y"):
+        return 0
+    training = _keys(fit.evidence.field.X, fit.evidence.family.decode(fit.evidence.field.y))
+    given = _keys(fit.columns.encode(X), model.family_.decode(model.family_.encode(model.codes(y))))
+    times = Counter(training)
+    seen, n = sum(key in times for key in given), len(given)
+    twins = sum(count for count in times.values() if count > 1) / len(training)
+    return seen if seen > n * twins + 3 * math.sqrt(n * twins * (1 - twins)) else 0
+
+
+def _keys(X: NDArray, y: Any) -> list[bytes]:
+    """A text for every row that is that of another row if X and y are."""
+    both = np.concatenate([X, np.asarray(y, dtype=float).reshape(len(X), -1)], axis=1) + 0.0  # there is one zero
+    return [row.tobytes() for row in np.ascontiguousarray(both)]
 
 
 def _data(model: Any, X: Any, y: Any) -> dict[str, Any]:
@@ -129,6 +156,8 @@ def _model(model: Any) -> dict[str, Any]:
             "upper": np.exp(high), "at_bound": at if low < high else "",
             "interval": None if own or np.isnan(ends).any() else ends,
         })  # fmt: skip
+    if isinstance(fit.family, Ordinal) and fit.family.learns_phi:
+        _as_cut_points(table, fit.family)
     return {
         "estimator": type(model).__name__,
         "family": type(fit.family).__name__,
@@ -139,11 +168,23 @@ def _model(model: Any) -> dict[str, Any]:
         "latents": fit.family.latent_dim,
         "inference": model.inference_,
         "dispersion": phi,
+        "dispersion_in_words": phi_in_words(fit.family),
         "hyperparameters": table[:LISTED],
         "hyperparameters_not_listed": max(0, len(table) - LISTED),
         "log_evidence": fit.log_evidence,
         "gaussian_posterior": _gaussian_posterior(model),
     }
+
+
+def _as_cut_points(table: list[dict[str, Any]], family: Ordinal) -> None:
+    """Tell the last rows as what they are: the first cut point, which is no logarithm, and the gaps that follow it."""
+    count = family.log_hyper.size
+    for k, row in enumerate(table[len(table) - count :]):
+        value = float(row["log_value"])
+        if k == 0:
+            row |= {"name": "cut point 1", "value": value, "log_value": None, "lower": None, "upper": None}
+        else:
+            row |= {"name": f"cut point {k + 1}, less the one before", "value": math.exp(value)}
 
 
 def _gaussian_posterior(model: Any) -> list[str]:

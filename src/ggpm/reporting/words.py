@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.gaussian_process import kernels as sk
 
 from ggpm.families.base import Family
+from ggpm.families.ordinal import Ordinal
 from ggpm.kernels.columns import Category, Cyclic, On, Sphere, summands
 from ggpm.kernels.order import RowOrder
 from ggpm.kernels.scaled import Additive, Scaled
@@ -105,8 +106,13 @@ def _function(kernel: sk.Kernel, of: str) -> str:
     return f"{kernel} of {of}"
 
 
-def verdict(family: Family, trust: dict[str, Any], simpler: list[dict[str, Any]]) -> list[str]:
-    """Three sentences: better than simpler models or not, how far off, and whether its regions keep their promise."""
+def verdict(
+    family: Family, trust: dict[str, Any], simpler: list[dict[str, Any]], row: str = "held-out row"
+) -> list[str]:
+    """Three sentences: better than simpler models or not, how far off, and whether its regions keep their promise.
+
+    ``row`` is what rows are called: not held-out where they are training rows.
+    """
     density, error = trust["log_density"], trust["error"]
     if simpler:
         gains = ", and ".join(
@@ -114,16 +120,41 @@ def verdict(family: Family, trust: dict[str, Any], simpler: list[dict[str, Any]]
             f"({s['gain']:+.2g} ± {s['gain_standard_error']:.2g} nats)"
             for s in simpler
         )
-        first = f"A held-out row was typically {gains}."
+        first = f"A {row} was typically {gains}."
     else:
         first = (
-            f"The log predictive density is {density['mean']:.3g} ± {density['standard_error']:.2g} nats per held-out "
-            "row; the training rows are not at hand to fit simpler models to."
+            f"The log predictive density is {density['mean']:.3g} ± {density['standard_error']:.2g} nats per {row}; "
+            "the training rows are not at hand to fit simpler models to."
         )
     second = f"Predictions are off by {error['mean']:.3g} ± {error['standard_error']:.2g} ({trust['error_name']})."
     level, found = trust["level"], trust["coverage_at_level"]
     entry = next(c for c in trust["coverage"] if c["level"] == level)
-    return [first, second, _on_coverage(level, found, entry["standard_error"], family.finite)]
+    return [first, second, _on_coverage(level, found, entry["standard_error"], family.finite, row)]
+
+
+def on_rows_seen(seen: int, n: int) -> str:
+    """Warning that rows which should be new are training rows.
+
+    >>> on_rows_seen(9, 9)
+    'All 9 rows are training rows, in X and y: what follows tells how well they were fitted, not what new rows would \
+show. Give rows that fit has not seen.'
+    """
+    rows = f"All {n} rows are" if seen == n else f"Of the {n} rows {seen} {'is a' if seen == 1 else 'are'}"
+    what = "training row" if seen == 1 and n > 1 else "training rows"
+    return (
+        f"{rows} {what}, in X and y: what follows tells how well they were fitted, not what new rows would show. "
+        "Give rows that fit has not seen."
+    )
+
+
+def phi_in_words(family: Family) -> str:
+    """Name of the family's phi in the text.
+
+    >>> from ggpm.families import Gamma, Ordinal
+    >>> phi_in_words(Gamma()), phi_in_words(Ordinal(n_levels=3))
+    ('dispersion φ', 'cut points')
+    """
+    return "cut points" if isinstance(family, Ordinal) else "dispersion φ"
 
 
 _CALLED = {"constant": "best constant", "linear": "linear model"}
@@ -142,11 +173,13 @@ def times_as_probable(gain: float, error: float) -> str:
     return f"{np.exp(gain):.2g} times as probable as"
 
 
-def _on_coverage(level: float, found: float, error: float, finite: bool) -> str:
+def _on_coverage(level: float, found: float, error: float, finite: bool, row: str = "held-out row") -> str:
     """Whether the share of rows within their regions is what was promised, up to chance."""
-    said = f"Regions of {level:.0%} hold {found:.0%} of the held-out rows"
+    said = f"Regions of {level:.0%} hold {found:.0%} of the {row}s"
     if found < level - 2 * error:
         return f"{said}, fewer than promised: the model is too sure of itself."
-    if found > level + 2 * error and not finite:
+    if found > level + 2 * error and finite:
+        return f"{said}, more than promised: they are sets of whole labels, which hold at least {level:.0%}."
+    if found > level + 2 * error:
         return f"{said}, more than promised: they are wider than they need be."
     return f"{said}, as promised up to chance: they can be trusted here."
