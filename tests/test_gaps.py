@@ -192,7 +192,7 @@ def test_a_table_of_distinct_rows_with_counts_is_as_calibrated_as_the_long_one(f
     short = ggpm.calibration(model, X, y, sample_weight=weight)
     long = ggpm.calibration(model, X[index], y[index])
     pd.testing.assert_frame_equal(short.frame.drop("crps"), long.frame.drop("crps"), rtol=1e-9)  # sums in another order
-    # from 500 draws for each row, whose distances vary about as much as their mean: four standard errors of a difference
+    # from 500 draws for each row, whose distances vary about as much as their mean: four standard errors
     np.testing.assert_allclose(short.crps, long.crps, rtol=4 * np.sqrt(2 / (500 * np.sum(weight > 0))))
     np.testing.assert_allclose(short.pit_histogram(), long.pit_histogram(), rtol=1e-9)
     found, expected = evaluate(model, X, y, sample_weight=weight), evaluate(model, X[index], y[index])
