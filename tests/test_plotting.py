@@ -474,3 +474,18 @@ def test_polar_spirals_follow_the_circle():
     assert np.ptp(theta) > 2.5 and np.abs(np.diff(theta)).max() < np.radians(2.01)
     patch = ax.patches[0].get_xy()[:, 0]
     assert np.abs(np.diff(patch)).max() < np.radians(7)  # the rim and the hub have 60 points each
+
+
+def test_bounds_are_not_drawn_as_observed():
+    x = np.arange(8.0)
+    y = np.array([[2, 2], [3, 3], [2, np.inf], [4, np.inf], [5, np.inf], [0, 1], [1, 3], [2, 4]])
+    model = GGPRegressor("censored_weibull", optimizer=None).fit(x[:, None], y)
+    ax = plotting.plot_bands(model, n=10)
+    drawn = {line.get_label(): line.get_xydata() for line in ax.lines}
+    np.testing.assert_array_equal(drawn["observed"], [[0, 2], [1, 3]])
+    np.testing.assert_array_equal(drawn["at least"], [[2, 2], [3, 4], [4, 5]])
+    np.testing.assert_array_equal(drawn["at most"], [[5, 1]])
+    (lines,) = (c for c in ax.collections if c.get_label() == "between")
+    np.testing.assert_array_equal(lines.get_segments(), [[[6, 1], [6, 3]], [[7, 2], [7, 4]]])
+    given = plotting.plot_bands(model, data=(x[:2, None], [2.0, 5.0]), n=10)
+    assert "at least" not in [line.get_label() for line in given.lines]

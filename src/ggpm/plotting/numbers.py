@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ggpm.families.between import BEYOND
 from ggpm.plotting._common import (
     Array,
     Held,
@@ -47,7 +48,8 @@ def plot_bands(
         The input on the horizontal axis.
     level : probability of the intervals
     data : (X, y), None or False
-        Points to draw: None means the training rows, False none.
+        Points to draw: None means the training rows, False none. Censored rows are triangles at their bound, which
+        point to where the number lies, or lines from the lower bound to the upper.
     limits : range of the input; None: that of the training rows and of the points
     at : values of other columns, such as ``{"depth": 2.0}``; those that it does not name are at their medians
 
@@ -72,13 +74,15 @@ def plot_bands(
     names = part_names(model, mean.shape[1]) if many else []
     for j in range(mean.shape[1] if many else 1):
         m, band = (mean[:, j], interval[:, j]) if many else (mean, interval)
-        y = None if points is None else points[1][:, j] if many else points[1].reshape(len(points[1]), -1)[:, 0]
+        y = None if points is None else points[1][:, j] if many else points[1].reshape(len(points[1]), -1)
         said = {"mean": f"{names[j]}, mean"} if many else {"mean": "mean", "band": f"{level:.0%} interval"}
         colour = COLOURS[j % len(COLOURS)] if many else None
         _band(ax, grid, m, band, colour, said, step=family.support.integer)
         if points is not None and y is not None:
-            ink = POINTS if colour is None else colour
-            ax.plot(points[0][:, feature], y, ".", color=ink, ms=4, alpha=0.6, label=None if many else "observed")
+            ink, x = POINTS if colour is None else colour, points[0][:, feature]
+            if not many and y.shape[1] == 2:
+                x, y = _bounds(ax, x, y, family.support)
+            ax.plot(x, y, ".", color=ink, ms=4, alpha=0.6, label=None if many else "observed")
     ax.set(xlim=padded(grid[0], grid[-1]), ylabel=target_name(model, "y"))
     name_axis(ax.xaxis, model, feature)
     if family.kind == "compositions":
@@ -87,6 +91,23 @@ def plot_bands(
     held.tell(ax, feature)
     legend_beside(ax, f"with {level:.0%} intervals" if many else None)
     return ax
+
+
+def _bounds(ax: Any, x: Array, y: Array, support: Any) -> tuple[Array, Array]:
+    """Draw rows of which bounds are known as what they are, from there upwards or downwards; the other rows."""
+    lower, upper = np.asarray(y, dtype=float).T
+    known = lower == upper
+    # infinity has a number in the place of it inside, and a lower bound of none is the end of the support
+    left = ~known & ((lower < support.low) if support.integer else (lower <= max(support.low, -BEYOND)))
+    right = ~known & (upper >= min(support.high, BEYOND))
+    how = {"color": POINTS, "mfc": "none", "ms": 5, "mew": 0.8, "alpha": 0.8, "ls": "none"}
+    for rows, at, marker, label in ((right, lower, "^", "at least"), (left, upper, "v", "at most")):
+        if rows.any():
+            ax.plot(x[rows], at[rows], marker=marker, label=label, **how)
+    between = ~(known | left | right)
+    if between.any():
+        ax.vlines(x[between], lower[between], upper[between], color=POINTS, lw=1.0, alpha=0.6, label="between")
+    return x[known], lower[known]
 
 
 MOST_ACROSS = 4  # panels in a line
