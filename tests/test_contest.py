@@ -230,6 +230,18 @@ class Stub:
         self.optimum = SimpleNamespace(theta=np.zeros(3 + 7 * recipe.own + 2 * recipe.additive))
 
 
+def test_combinations_of_labels_may_have_levels_of_their_own():
+    rng = np.random.default_rng(0)
+    cells = np.repeat([[a, b] for a in range(4) for b in range(3)], 10, axis=0)
+    X = pd.DataFrame({name: pd.Categorical(codes.astype(str)) for name, codes in zip("ab", cells.T)})
+    level = np.repeat(rng.normal(size=12), 10)
+    together = GGPRegressor("poisson").fit(X, rng.poisson(np.exp(1.5 + level)))
+    assert "cells" in together.search_.winner and "Category(['a', 'b'])" in repr(together.kernel_)
+    apart = GGPRegressor("poisson").fit(X, rng.poisson(np.exp(1.5 + 0.7 * cells[:, 0] - 0.5 * cells[:, 1])))
+    assert "cells" not in apart.search_.winner
+    assert not any("cells" in trial.name for trial in GGPRegressor("poisson").fit(X[["a"]], level > 0).search_)
+
+
 def test_the_contest_in_a_picture():
     X, y = rows(40, 2)
     axes = plotting.plot_search(GGPRegressor().fit(X, y))

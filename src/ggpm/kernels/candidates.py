@@ -3,7 +3,8 @@
 A recipe says what a kernel consists of; `Ingredients` are made once from X and make the kernel of any recipe, in which
 every column of numbers is measured in its own spread. All of them have a part of all numbers together (times have one
 each), a level for each category, and a constant; what differs is smoothness, whether every number has a length scale
-of its own, and whether there is a linear part, a sum of functions of single columns, or noise of the latent.
+of its own, and whether there is a linear part, a sum of functions of single columns, a level for each combination of
+labels, or noise of the latent.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class Recipe:
     """Whether there is a sum of functions of single columns besides the joint part."""
     noise: bool = False
     """Whether the latent of every row has noise of its own."""
+    cells: bool = False
+    """Whether every combination of labels of all categories has a level of its own, besides that of each label."""
     common: bool = False
     """Whether all numbers are measured in one spread, that of all of them, and not each in its own."""
     ranks: bool = False
@@ -70,7 +73,7 @@ class Recipe:
             return "constant"
         words = [
             SMOOTHNESS[self.nu],
-            *(" + " + word for word in ("linear", "additive", "noise") if getattr(self, word)),
+            *(" + " + word for word in ("linear", "additive", "cells", "noise") if getattr(self, word)),
         ]
         settings = [f", {word}" for word in ("one unit", "ranks", "own lengths") if getattr(self, SETTINGS[word])]
         return "".join([words[0], *settings, *words[1:]])
@@ -140,6 +143,7 @@ class Ingredients:
             not (recipe.own and varying < 2)
             and not (recipe.additive and not 2 <= varying <= ADDITIVE_MOST)
             and not (recipe.linear and not varying)
+            and not (recipe.cells and len(self._categories()) < 2)
             and not (recipe.common and (self.unit is None or recipe.ranks))
             and not (recipe.ranks and not any(self.scores[j] for j in self.numbers))
         )
@@ -161,9 +165,9 @@ class Ingredients:
                 parts.append(("linear", on(sk.DotProduct(0.0, "fixed"), factor=np.sqrt(len(self.numbers)))))
         parts += [(f"time {j}", self._on(_matern(1.0, recipe.nu), (j,))) for j in self.times]
         parts += [(f"cycle {j} {period}", self._named(Cyclic(period), (j,))) for j, period in self.cycles]
-        for j, kind in enumerate(self.columns.kinds):
-            if kind == "category":
-                parts.append((f"category {j}", Category(self.columns.names[j] if self.columns.names else j)))
+        parts += [(f"category {j}", Category(self._name(j))) for j in self._categories()]
+        if recipe.cells:
+            parts.append(("cells", Category([self._name(j) for j in self._categories()])))
         return parts
 
     def _on(
@@ -178,10 +182,16 @@ class Ingredients:
         knots = tuple(curve and (curve[0], tuple(value / factor for value in curve[1])) for curve in curves)
         return self._named(Scaled(kernel, tuple(centre.tolist()), tuple(spread.tolist()), knots if ranks else ()), at)
 
+    def _categories(self) -> list[int]:
+        return [j for j, kind in enumerate(self.columns.kinds) if kind == "category"]
+
+    def _name(self, j: int) -> str | int:
+        return self.columns.names[j] if self.columns.names else j
+
     def _named(self, kernel: sk.Kernel, at: tuple[int, ...]) -> sk.Kernel:
         if len(at) == self.columns.count:
             return kernel
-        names = [self.columns.names[j] if self.columns.names else j for j in at]
+        names = [self._name(j) for j in at]
         return On(kernel, names[0] if len(names) == 1 else names)
 
     def kernel(self, recipe: Recipe, variance: float = 1.0) -> sk.Kernel:
@@ -191,7 +201,7 @@ class Ingredients:
             return sk.ConstantKernel(share * variance, (1e-5 * variance, 1e5 * variance))
 
         terms = [
-            constant(NEW_SHARE if role in ("linear", "additive") else 1.0) * part for role, part in self._parts(recipe)
+            constant(NEW_SHARE if role in ("linear", "additive", "cells") else 1.0) * part for role, part in self._parts(recipe)
         ]
         if recipe.noise:
             terms.append(sk.WhiteKernel(NEW_SHARE * variance, (1e-5 * variance, 1e5 * variance)))

@@ -51,7 +51,7 @@ MOST_COUPLED, CHEAP_BLOCKS = 700, 3
 SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, and on the last
 PLAINEST, FLAT = Recipe(np.inf), Recipe(flat=True)
 SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
-PARTS = ("ranks", "own", "linear", "additive", "noise")
+PARTS = ("ranks", "own", "linear", "additive", "cells", "noise")
 # Nats of evidence, priors included, over all rows of a rung that a further part must bring, and each further length
 # scale. Leave-one-out densities may only object: of rows that shaped eight length scales they say little (on readings
 # of the wind 17 nats gained and 0.05 lost on each new row, on shares of food 5 and 0.02).
