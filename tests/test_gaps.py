@@ -178,3 +178,47 @@ def test_the_command_line_counts_rows_from_one(family, row, tmp_path):
     assert row in result.stderr
     if family != "gamma":
         assert json.loads(result.stdout)["rows"] == 29
+
+
+# ---- weights ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("family", ["poisson", "gamma", "von_mises"])
+def test_a_table_of_distinct_rows_with_counts_is_as_calibrated_as_the_long_one(family):
+    """A row of weight 3 is the row three times, also in transforms that are drawn; half the weights change no mean."""
+    rng = np.random.default_rng(2)
+    y = {"poisson": rng.poisson(2.0, 30), "gamma": rng.gamma(2.0, 1.0, 30), "von_mises": rng.vonmises(0, 4, 30)}[family]
+    weight = rng.integers(0, 4, 30)
+    model = GGPRegressor(family, ConstantKernel() * RBF(), optimizer=None).fit(X, y)
+    index = np.repeat(np.arange(30), weight)
+    short = ggpm.calibration(model, X, y, sample_weight=weight)
+    long = ggpm.calibration(model, X[index], y[index])
+    pd.testing.assert_frame_equal(short.frame.drop("crps"), long.frame.drop("crps"), rtol=1e-9)  # sums in another order
+    # from 500 draws for each row, whose distances vary about as much as their mean: four standard errors
+    np.testing.assert_allclose(short.crps, long.crps, rtol=4 * np.sqrt(2 / (500 * np.sum(weight > 0))))
+    np.testing.assert_allclose(short.pit_histogram(), long.pit_histogram(), rtol=1e-9)
+    found, expected = evaluate(model, X, y, sample_weight=weight), evaluate(model, X[index], y[index])
+    assert found.pop("weight") == weight.sum() == expected["rows"]
+    for name in ("log_density", "score", "error", "coverage"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-9)
+    halved = ggpm.calibration(model, X, y, sample_weight=weight / 2)
+    np.testing.assert_allclose(halved.log_loss, short.log_loss, rtol=1e-9)
+    assert halved.n == short.n / 2
+
+
+def test_labels_with_counts():
+    y = np.where(X[:, 0] > 2.5, "a", "b")
+    y[::7] = "b"
+    weight = np.arange(30) % 3
+    index = np.repeat(np.arange(30), weight)
+    model = GGPClassifier(ConstantKernel() * RBF(), optimizer=None).fit(X, y)
+    short, long = ggpm.calibration(model, X, y, sample_weight=weight), ggpm.calibration(model, X[index], y[index])
+    np.testing.assert_allclose([short.brier, *short.coverage], [long.brier, *long.coverage], rtol=1e-9)
+
+
+def test_command_line_takes_weights(angles, tmp_path):
+    table = pd.DataFrame({"hour": X[:, 0], "y": ANGLES, "count": np.arange(30) % 3})
+    table.to_csv(tmp_path / "d.csv", index=False)
+    model = GGPRegressor("von_mises", ConstantKernel() * RBF(), optimizer=None).fit(table[["hour"]], table["y"])
+    ggpm.save(model, tmp_path / "m.ggpm")
+    asked = ["evaluate", str(tmp_path / "m.ggpm"), str(tmp_path / "d.csv"), "--weight", "count", "--json"]
+    found = json.loads(CliRunner().invoke(main, asked).stdout)
+    assert found == evaluate(model, table[["hour"]], table["y"], sample_weight=table["count"])
