@@ -269,7 +269,7 @@ class GGP(Predicting, Judging, BaseEstimator):
         pool = Evidence(family, [], rows, rule, self.objective)
         found = choose_kernel(
             pool, columns, weight, self.priors, seed=state.randint(2**31 - 1), budget=self.budget, n_jobs=self.n_jobs,
-            tell=self._progress(), journal=self.journal, ordered=part is None and self.neighbours is None,
+            tell=self._progress(), journal=self.journal,
         )  # fmt: skip
         return averaging.weighed(found) if found is not None and self.averaging in averaging.STACKED else found
 

@@ -3,8 +3,7 @@
 A recipe says what a kernel consists of; `Ingredients` are made once from X and make the kernel of any recipe, in which
 every column of numbers is measured in its own spread. All of them have a part of all numbers together (times have one
 each), a level for each category, and a constant; what differs is smoothness, whether every number has a length scale
-of its own, and whether there is a linear part, a sum of functions of single columns, noise of the latent, or what
-rows have in common that follow each other.
+of its own, and whether there is a linear part, a sum of functions of single columns, or noise of the latent.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from sklearn.gaussian_process import kernels as sk
 from ggpm.data.columns import Columns
 from ggpm.kernels.columns import Category, Cyclic, On, Sphere, listed, looks, placed
 from ggpm.kernels.defaults import cycles_of, median_distance
-from ggpm.kernels.order import RowOrder
 from ggpm.kernels.scaled import Additive, Knots, Scaled, Standardise
 
 __all__ = ["Ingredients", "Recipe", "spreads", "standardised", "transferred"]
@@ -60,8 +58,6 @@ class Recipe:
     """Whether there is a sum of functions of single columns besides the joint part."""
     noise: bool = False
     """Whether the latent of every row has noise of its own."""
-    order: bool = False
-    """Whether rows that follow each other have something in common (`RowOrder`)."""
     common: bool = False
     """Whether all numbers are measured in one spread, that of all of them, and not each in its own."""
     ranks: bool = False
@@ -74,7 +70,7 @@ class Recipe:
             return "constant"
         words = [
             SMOOTHNESS[self.nu],
-            *(" + " + word for word in ("linear", "additive", "noise", "order") if getattr(self, word)),
+            *(" + " + word for word in ("linear", "additive", "noise") if getattr(self, word)),
         ]
         settings = [f", {word}" for word in ("one unit", "ranks", "own lengths") if getattr(self, SETTINGS[word])]
         return "".join([words[0], *settings, *words[1:]])
@@ -165,8 +161,6 @@ class Ingredients:
                 parts.append(("linear", on(sk.DotProduct(0.0, "fixed"), factor=np.sqrt(len(self.numbers)))))
         parts += [(f"time {j}", self._on(_matern(1.0, recipe.nu), (j,))) for j in self.times]
         parts += [(f"cycle {j} {period}", self._named(Cyclic(period), (j,))) for j, period in self.cycles]
-        if recipe.order:
-            parts.append(("order", RowOrder()))
         for j, kind in enumerate(self.columns.kinds):
             if kind == "category":
                 parts.append((f"category {j}", Category(self.columns.names[j] if self.columns.names else j)))
@@ -197,8 +191,7 @@ class Ingredients:
             return sk.ConstantKernel(share * variance, (1e-5 * variance, 1e5 * variance))
 
         terms = [
-            constant(NEW_SHARE if role in ("linear", "additive", "order") else 1.0) * part
-            for role, part in self._parts(recipe)
+            constant(NEW_SHARE if role in ("linear", "additive") else 1.0) * part for role, part in self._parts(recipe)
         ]
         if recipe.noise:
             terms.append(sk.WhiteKernel(NEW_SHARE * variance, (1e-5 * variance, 1e5 * variance)))

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from ggpm.data import frames
 from ggpm.data.columns import Columns
@@ -52,22 +51,15 @@ MOST_COUPLED, CHEAP_BLOCKS = 700, 3
 SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, and on the last
 PLAINEST, FLAT = Recipe(np.inf), Recipe(flat=True)
 SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
-PARTS = ("ranks", "own", "linear", "additive", "noise", "order")
+PARTS = ("ranks", "own", "linear", "additive", "noise")
 # Nats of evidence, priors included, over all rows of a rung that a further part must bring, and each further length
 # scale. Leave-one-out densities may only object: of rows that shaped eight length scales they say little (on readings
 # of the wind 17 nats gained and 0.05 lost on each new row, on shares of food 5 and 0.02).
 LEAST_GAIN, OWN_GAIN = 0.5, 1.0
-# That what rows have in common that follow each other must bring, as most tables are in no order. Leave-one-out
-# densities have no say there: blocks cut groups of rows at their ends, which kernels of the columns alone profit from
-# (40 groups of six normal numbers, six data sets: they objected in five, and in five new groups were better with it).
-ORDER_GAIN = 3.0
 SURVIVORS = 2  # smoothnesses that reach the last rung
 FINALISTS = 3  # candidates that may be averaged
 BLOCKS, BLOCKS_FROM = 10, 40  # blocks of consecutive rows, and rows from which there are blocks
 SORTED_RUNS, SORTED_BACK = 2, 0.1  # runs for each class, and share of steps back, up to which a table is sorted by y
-# A column tells the order of rows if it has so many values for each row, and so few steps back; all columns together if
-# so many rows have their nearest row beside them.
-MANY_VALUES, STEPS_BACK, BESIDE = 0.1, 0.02, 0.5
 SHORTER = (5.0, 25.0)  # factors by which further starts have shorter length scales: fast waves are not noise
 
 
@@ -269,8 +261,6 @@ class Ring:
 def _earns(child: Entry, parent: Entry) -> bool:
     """Whether a further part is worth having."""
     evidence, loo = child.value - parent.value, child.loo_mean - parent.loo_mean
-    if child.recipe.order and not parent.recipe.order:
-        return evidence >= ORDER_GAIN
     further = len(child.optimum.theta) - len(parent.optimum.theta) if child.recipe.own and not parent.recipe.own else 0
     return loo >= 0.0 and evidence >= max(LEAST_GAIN, OWN_GAIN * further)
 
@@ -282,7 +272,11 @@ def _shows(best: Entry, flat: Entry, share: float) -> bool:
     it rises by one and more, and new rows are then forecast up to a nat worse than by the constant. Half the logarithm
     of the number of rows for each (Schwarz 1978) would be too much to ask: of functions of variance one, seen by 150
     labels, more than half would show nothing. Priors have no say: those of labels speak against small variances.
+    Leave-one-out densities that are better by twice their standard error show it too: a climb may have ended too early.
     """
+    gain = best.weight * (best.loo - flat.loo)
+    if gain.sum() > 2 * np.sqrt(len(gain)) * np.std(gain):
+        return True
     further = len(best.optimum.theta) - len(flat.optimum.theta)
     return (best.log_evidence - flat.log_evidence) / share >= LEAST_GAIN * further
 
@@ -398,11 +392,8 @@ def _most_rows(pool: Evidence) -> int:
 def choose_kernel(
     pool: Evidence, columns: Columns, weight: Array | None, priors: Any, *, seed: int, budget: float | None,
     n_jobs: int | None, tell: Callable[[str, int, float], None] | None, journal: Journal | None = None,
-    ordered: bool = True,
 ) -> Contest | None:  # fmt: skip
     """The contest for the rows of a pool on a dense field, of some weight, in these columns.
-
-    ``ordered`` says whether they are all rows of a table, in its order, on a field that knows it.
 
     Leave-one-out densities as what is maximised overfit many length scales: with ``objective="loo"`` columns have one
     in common. Priors that are given name hyperparameters, which then all candidates must have.
@@ -417,13 +408,6 @@ def choose_kernel(
     withheld = {
         "noise": gaussian(unwrapped(pool.family)),  # it has noise of its own
         "own": pool.objective == "loo",
-        # a row of some weight stands for several, times and columns that rows are sorted by tell the order better to
-        # new rows, and sorted by y it tells y itself
-        "order": isinstance(pool.family, Weighted)
-        or "time" in columns.kinds
-        or not ordered
-        or not _in_blocks(pool)
-        or _ordered_by_columns(pool.field.X),  # type: ignore[attr-defined]
         **({} if priors in (None, "auto") else dict.fromkeys((*PARTS, "flat"), True)),
     }
     pool = copy.copy(pool)
@@ -461,18 +445,6 @@ def _blocks(pool: Evidence, columns: Columns) -> Rows | None:
 def _in_blocks(pool: Evidence) -> bool:
     """Whether there are enough rows for blocks of them, and the table is not sorted by y."""
     return total(pool) >= BLOCKS_FROM and not _sorted(pool.family, pool.field.y)  # type: ignore[attr-defined]
-
-
-def _ordered_by_columns(X: Array) -> bool:
-    """Whether X tells the order of rows: a column of many values is sorted, or most rows lie next to their nearest."""
-    n = len(X)
-    steps = np.diff(X, axis=0)
-    back = np.minimum(np.sum(steps > 0, axis=0), np.sum(steps < 0, axis=0))
-    many = np.array([len(np.unique(column)) for column in X.T]) >= MANY_VALUES * n
-    spread = np.where(np.ptp(X, axis=0) > 0, np.std(X, axis=0), 1.0)
-    nearest = cKDTree(X / spread).query(X / spread, k=2)[1]
-    beside = np.abs(nearest - np.arange(n)[:, None]) == 1
-    return bool(np.any(many & (back <= STEPS_BACK * n)) or np.mean(beside.any(axis=1)) > BESIDE)
 
 
 def total(pool: Evidence) -> float:
