@@ -9,8 +9,10 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 import ggpm
 from cases import simulate
 from ggpm import GGPOrdinalClassifier, GGPRegressor, families
+from ggpm.kernels import On
 from ggpm.learning.information import known, observed_information
 from ggpm.plotting import hyperparameter_names
+from ggpm.prediction.description import UNKNOWN, _cells, _says_nothing
 
 
 @pytest.mark.parametrize("name", ["gaussian", "poisson", "gamma", "von_mises"])
@@ -120,6 +122,22 @@ def test_names_of_several_kernels_and_of_vectors():
     assert hyperparameter_names(model) == [
         "kernel 0: length_scale[0]", "kernel 0: length_scale[1]", "kernel 1: length_scale",
     ]  # fmt: skip
+
+
+def test_a_summary_is_for_people():
+    """Names as in the table of terms, the level of intervals, and a dash where an interval would say nothing."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.uniform(0, 6, 40), "b": rng.normal(size=40)})
+    kernel = ConstantKernel(1.0) * On(RBF([1.0, 1.0]), ["a", "b"]) + ConstantKernel(1.0)
+    y = rng.poisson(np.exp(1 + np.sin(2 * frame["a"])))
+    told = GGPRegressor("poisson", kernel, inference="laplace").fit(frame, y).summary(level=0.8)
+    assert told.names == ["RBF(a, b): variance", "RBF(a): length_scale", "RBF(b): length_scale", "constant: variance"]
+    assert told.facts["intervals"].startswith("80%") and "\nRBF(a): length_scale " in str(told)
+    assert told.to_frame().index[1] == "k1__k2__kernel__length_scale[0]"  # what programs know it by
+    ends = [[1e-58, 1e50], [0.0, np.inf], [1.0, 3.0], [np.nan, np.nan]]
+    assert _says_nothing(np.array(ends)).tolist() == [True, True, False, False]
+    wide = pd.DataFrame({"value": [1.0], "lower": 1e-9, "upper": 1e9, "note": UNKNOWN}, index=["x"])
+    assert _cells(wide)[1] == [["x", "1", "–", "–", UNKNOWN]]
 
 
 @pytest.mark.slow

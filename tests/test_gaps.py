@@ -7,13 +7,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from sklearn.compose import ColumnTransformer
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
 
 import ggpm
 from ggpm import GGPClassifier, GGPRegressor, log_predictive_density_scorer
 from ggpm.cli import main
 from ggpm.families import right_censored
+from ggpm.kernels import Category, On
 from ggpm.plotting import plot_calibration, plot_pit
 from ggpm.prediction.evaluation import evaluate
 
@@ -222,3 +226,33 @@ def test_command_line_takes_weights(angles, tmp_path):
     asked = ["evaluate", str(tmp_path / "m.ggpm"), str(tmp_path / "d.csv"), "--weight", "count", "--json"]
     found = json.loads(CliRunner().invoke(main, asked).stdout)
     assert found == evaluate(model, table[["hour"]], table["y"], sample_weight=table["count"])
+
+
+# ---- holes in X ------------------------------------------------------------------------------------------------------
+def test_the_advice_for_holes_in_a_mixed_table_works():
+    times = pd.date_range("2024-01-01", periods=30, freq="D")
+    table = pd.DataFrame({"hour": X[:, 0], "sky": np.where(X[:, 0] > 2, "clear", "grey"), "day": times})
+    table.loc[3, "hour"], table.loc[[5, 6], "sky"] = np.nan, np.nan
+    model = GGPRegressor("von_mises", ConstantKernel() * On(RBF(), "hour") + Category("sky"), optimizer=None)
+    with pytest.raises(ValueError, match=r"column 'hour' in 1 of 30 .*column 'sky' in 2 of 30") as caught:
+        model.fit(table, ANGLES)
+    for words in (
+        "ColumnTransformer",
+        "strategy='median'",
+        "strategy='constant', fill_value='unknown'",
+        "remainder='passthrough'",
+        "set_output(transform='pandas')",
+    ):
+        assert words in str(caught.value)
+    parts = [
+        ("numbers", SimpleImputer(strategy="median"), ["hour"]),
+        ("text", SimpleImputer(strategy="constant", fill_value="unknown"), ["sky"]),
+    ]
+    fill = ColumnTransformer(parts, remainder="passthrough", verbose_feature_names_out=False)
+    pipe = make_pipeline(fill.set_output(transform="pandas"), model)
+    with pytest.warns(UserWarning, match="no part of the kernel looks at column 'day'"):
+        pipe.fit(table, ANGLES)
+    assert pipe[-1].fit_.columns.kinds == ("number", "category", "time")
+    assert np.isfinite(pipe.predict(table)).all()
+    with pytest.raises(ValueError, match=r"SimpleImputer in a pipeline"):  # numbers alone need no more than that
+        GGPRegressor("von_mises").fit(table[["hour"]], ANGLES)

@@ -1,5 +1,6 @@
 """Every picture is drawn, on the ax that was given, and shows what it should."""
 
+import itertools
 import re
 from types import SimpleNamespace
 
@@ -240,7 +241,7 @@ def test_the_title_says_where_other_columns_are_held(name, slices):
     said = title_of(SLICES[name](models))
     where = "most frequent label: " if two else "median or most frequent label: slope = "
     assert f"other columns at their {where}" in said
-    assert two or f"slope = {X['slope'].median():.3g}" in said
+    assert two or f"slope = {X['slope'].median():.4g}" in said
     assert f"soil = {X['soil'].mode()[0]}" in said
     said = title_of(SLICES[name](models, at={"soil": "peat"} if two else {"soil": "peat", "slope": 2}))
     assert "soil = peat" in said and "at " in said and "median" not in said
@@ -489,3 +490,25 @@ def test_bounds_are_not_drawn_as_observed():
     np.testing.assert_array_equal(lines.get_segments(), [[[6, 1], [6, 3]], [[7, 2], [7, 4]]])
     given = plotting.plot_bands(model, data=(x[:2, None], [2.0, 5.0]), n=10)
     assert "at least" not in [line.get_label() for line in given.lines]
+
+
+def test_terms_of_no_size_have_no_panel_and_long_names_fit():
+    rng = np.random.default_rng(0)
+    names = ["length of the bill", "depth of the bill", "length of the flipper"]
+    frame = pd.DataFrame(rng.normal(size=(30, 3)), columns=names).assign(g=np.tile(["a", "b"], 15))
+    kernel = On(RBF([1.0, 1.0, 1.0]), names) + 1e-9 * Category("g")
+    model = GGPRegressor("poisson", kernel, optimizer=None).fit(frame, rng.poisson(np.exp(frame[names[0]])))
+    axes = plotting.plot_effects(model, n=8)
+    assert [ax.get_xlabel() for ax in axes] == names
+    assert [ax.get_xlabel() for ax in plotting.plot_effects(model, ["g"], n=8)] == ["g"]  # asked for
+    axes[0].figure.canvas.draw()
+    places = [ax.title.get_window_extent() for ax in axes]
+    assert all(a.x1 < b.x0 for a, b in itertools.pairwise(places))
+
+
+def test_a_map_tells_where_other_columns_are():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(20, 6)), columns=list("abcdef")).assign(g=np.tile(["u", "v"], 10))
+    model = GGPClassifier(optimizer=None).fit(frame, frame["a"] > 0)
+    title = plotting.plot_class_map(model, n=8).get_title().replace("\n", " ")
+    assert f"c = {frame['c'].median():.4g}" in title and "g = u" in title

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad, trapezoid
 from scipy.special import expit, gammaln, logsumexp
+from scipy.stats import kurtosis
 
 from cases import FAMILIES, simulate
 from ggpm import GGPRegressor, Predictive, families
@@ -531,3 +532,25 @@ def test_regions_take_their_own_draws(var, rows):
     p = Predictive(family, np.zeros((rows, 3)), np.tile(var * np.eye(3), (rows, 1, 1)))
     inside = p.highest_density(0.9, n_draws=100).contains(p.sample(random_state=1))
     assert inside.mean() == pytest.approx(0.9, abs=3 * np.sqrt(0.09 / rows + 0.09 / 100))  # draws, and its threshold's
+
+
+@pytest.mark.parametrize(
+    "name", ["poisson", "gamma", "multivariate_gaussian", "dirichlet", "von_mises_fisher", "wishart", "hurdle_gamma"]
+)
+def test_standard_deviations_have_the_shape_of_means(name):
+    family = families.get(name)
+    family = family.resolve(family.support.example(np.random.default_rng(0), 20))
+    D = family.latent_dim
+    p = Predictive(family, np.full((3, D), 0.2), np.tile(0.1 * np.eye(D), (3, 1, 1)))
+    std, draws = p.std(), p.sample(4000, 0)
+    assert std.shape == p.mean().shape
+    error = np.sqrt((kurtosis(draws, fisher=False) - 1) / (4 * len(draws)))  # standard error, relative
+    np.testing.assert_array_less(np.abs(std / draws.std(axis=0) - 1), 4 * error)
+
+
+def test_angles_and_classes_have_no_standard_deviation():
+    X = np.arange(8.0)[:, None]
+    with pytest.raises(ValueError, match=r"angles have no standard deviation: the circular variance is var\(\)"):
+        GGPRegressor("von_mises", optimizer=None).fit(X, X[:, 0] / 2).predict(X, return_std=True)
+    with pytest.raises(ValueError, match=r"classes have no standard deviation: probabilities\(\)"):
+        Predictive(families.Bernoulli(), np.zeros((2, 1)), np.ones((2, 1, 1))).std()

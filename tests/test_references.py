@@ -38,6 +38,8 @@ def test_gaussian_is_sklearn_regression():
     predictive = ours.predict_dist(X_new)
     np.testing.assert_allclose(predictive.mean(), mean, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(np.sqrt(predictive.var()), std, rtol=1e-8)
+    for found, expected in zip(ours.predict(X_new, return_std=True), (mean, std), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
 
 
 def test_gaussian_learned_is_sklearn_learned():

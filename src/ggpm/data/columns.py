@@ -29,6 +29,11 @@ Kind = Literal["number", "boolean", "category", "time", "duration"]
 KINDS: tuple[Kind, ...] = ("number", "boolean", "category", "time", "duration")
 HOUR = np.timedelta64(1, "h")
 ADVICE = "Drop those rows, or fill them in first (scikit-learn's SimpleImputer in a pipeline)."
+MIXED_ADVICE = (
+    "Drop those rows, or fill them in first: in a pipeline, by a ColumnTransformer of SimpleImputer(strategy='median') "
+    "for numbers and SimpleImputer(strategy='constant', fill_value='unknown') for text, with remainder='passthrough' "
+    "and .set_output(transform='pandas')."
+)
 MOST_NAMED = 5  # columns or labels that a message lists
 
 
@@ -322,7 +327,9 @@ first (scikit-learn's SimpleImputer in a pipeline).
                 for j in found[:MOST_NAMED]
             ]
             more = f"; and {len(found) - MOST_NAMED} more column(s)" if len(found) > MOST_NAMED else ""
-            raise ValueError(f"Input X contains {what}: {'; '.join(told)}{more}. {ADVICE}")
+            raise ValueError(
+                f"Input X contains {what}: {'; '.join(told)}{more}. {ADVICE if columns.plain else MIXED_ADVICE}"
+            )
 
 
 # ---- from raw values to floats -------------------------------------------------------------------------------------

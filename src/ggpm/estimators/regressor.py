@@ -212,17 +212,21 @@ class GGPRegressor(RegressorMixin, GGP):
             family = bound(family, values, weight, adapt=self.kernel is None)
         return family, family.encode(values), None
 
-    def predict(self, X: Any, *, offset: Any = None, trials: Any = None) -> Any:
+    def predict(self, X: Any, return_std: bool = False, *, offset: Any = None, trials: Any = None) -> Any:
         """Predictive mean in the space of y; a data frame where y was one of several columns.
+
+        With ``return_std`` also the standard deviation of y, in the same form, as scikit-learn's Gaussian processes
+        have it; angles and classes have none. `predict_dist` knows the whole distribution.
 
         >>> X = np.arange(8.0)[:, None]
         >>> GGPRegressor("poisson").fit(X, np.arange(8)).predict(X[:3]).shape
         (3,)
         """
-        mean = self.predict_dist(X, offset=offset, trials=trials).mean()
-        if is_dask(X):
-            return mean
-        return self._framed(mean, X, self.target_names_, automatic=True)
+        dist = self.predict_dist(X, offset=offset, trials=trials)
+        answers = (dist.mean(), dist.std()) if return_std else (dist.mean(),)
+        if not is_dask(X):
+            answers = tuple(self._framed(answer, X, self.target_names_, automatic=True) for answer in answers)
+        return answers if return_std else answers[0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """1 - (loss of the predictions) / (loss of the best constant), with the family's unit loss.

@@ -160,13 +160,13 @@ class Held:
             out[:, j] = column
         return out
 
-    def in_words(self, *moving: int) -> str:
-        """What is held where, for a title; nothing where all columns vary."""
+    def in_words(self, *moving: int, most: int | None = None) -> str:
+        """What is held where, for a title, with the values of so many columns; nothing where all vary."""
         row, labels = self.row(), label_columns(self.model)
         decoded = self.model.fit_.columns.decode(row[None])
         values = decoded.iloc[0].tolist() if hasattr(decoded, "iloc") else np.asarray(decoded)[0].tolist()
         for j, value in enumerate(values):
-            short = f"{value:.3g}" if isinstance(value, float) else plain_text(value)
+            short = f"{value:.4g}" if isinstance(value, float) else plain_text(value)
             if self.model.fit_.columns.kinds[j] == "time":
                 short = time_text(row[j])
             values[j] = label_text(self.model, j, row[j]) if labels[j] else short
@@ -176,19 +176,21 @@ class Held:
         if said:
             ways = {"most frequent label" if labels[j] else "median" for j in said}
             where = "other columns at their " + " or ".join(sorted(ways))
-            out.append(f"{where}: {', '.join(said.values())}" if len(said) <= MOST_HELD else where)
+            out.append(f"{where}: {', '.join(said.values())}" if len(said) <= (most or MOST_HELD) else where)
         return "; ".join(out)
 
     def tell(self, ax: Any, *moving: int, above: str = "", below: str = "") -> None:
         """Write it into the title, in lines that the axes have room for, between other lines."""
         width = ax.get_position().width * ax.figure.get_figwidth()
-        bound = self.in_words(*moving).replace(" = ", "\u00a0=\u00a0")  # a name stays with its value
-        held = textwrap.fill(bound, max(24, int(CHARACTERS * width))).replace("\u00a0", " ")
+        words = self.in_words(*moving, most=MOST_HELD if width < WIDE else MOST_HELD_WIDE)
+        bound = words.replace(" = ", "\u00a0=\u00a0")  # a name stays with its value
+        room = max(24, int(CHARACTERS * width))
+        held, below = (textwrap.fill(text, room).replace("\u00a0", " ") for text in (bound, below))
         if lines := "\n".join(filter(None, (above, held, below))):
             ax.set_title(lines, fontsize="small")
 
 
-MOST_HELD = 3  # columns whose values fit into a title
+MOST_HELD, MOST_HELD_WIDE, WIDE = 3, 8, 4.0  # columns whose values fit into a title; into one of so many inches
 CHARACTERS = 13  # of a title in small letters, per inch
 
 

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.text import did_you_mean
+from ggpm.fields.dense import DensePosterior
+from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.kernels.columns import category_columns
 from ggpm.plotting._common import (
@@ -28,9 +30,10 @@ from ggpm.plotting._common import (
     target_name,
 )
 from ggpm.plotting.angles import part_of_turn, turns_within, whole_turn
+from ggpm.plotting.numbers import MOST_ACROSS
 from ggpm.plotting.style import BAND, COLOURS, MEAN, POINTS
 from ggpm.plotting.times import name_axis
-from ggpm.prediction.terms import term_columns
+from ggpm.prediction.terms import term_columns, term_shares
 
 Array = NDArray[np.float64]
 
@@ -51,8 +54,9 @@ def plot_effects(
     There is a panel for every column of every term, so that a trend and a cycle of one column are two. All other terms
     stay where the title says, and so do the term's other columns: at their medians, categories at the label that occurs
     most often, unless ``at`` names other values. Angles are drawn on one turn of their circle, or on the part of it
-    that they need, compositions and classes by parts that add up to one. With neighbours, panels are of columns: all
-    terms move together.
+    that they need, compositions and classes by parts that add up to one. Terms that vary by less than a hundredth of
+    the whole have a panel only where they are asked for, by ``features``, ``terms`` or ``axes``. With neighbours,
+    panels are of columns: all terms move together.
 
     Parameters
     ----------
@@ -80,12 +84,18 @@ def plot_effects(
     columns, inputs = model.fit_.columns, inputs_of(model)
     chosen = [feature_index(model, f) for f in (range(columns.count) if features is None else features)]
     panels, several = _panels(model, chosen, terms)
+    if features is None and terms is None and axes is None:
+        panels = _of_size(model, panels)
     if axes is None and figure is not None:
         across = min(len(panels), 3)
         axes = [figure.add_subplot(-(-len(panels) // across), across, k + 1) for k in range(len(panels))]
     elif axes is None:
-        first = axes_for(None, ncols=len(panels), figsize=(3.6 * len(panels), 3.4), squeeze=False)
-        axes = first.ravel()
+        across = min(len(panels), MOST_ACROSS)
+        down = -(-len(panels) // across)
+        every = axes_for(None, nrows=down, ncols=across, figsize=(3.6 * across, 3.4 * down), squeeze=False).ravel()
+        axes = every[: len(panels)]
+        for ax in every[len(panels) :]:
+            ax.remove()
     if len(axes) != len(panels):
         told = ", ".join(feature_name(model, j) + (f" of {term}" if several else "") for term, j in panels)
         raise ValueError(f"there are {len(panels)} panels ({told}); got {len(axes)} axes. Choose features or terms.")
@@ -127,6 +137,17 @@ def _panels(model: Any, chosen: list[int], terms: list[str] | None) -> tuple[lis
     if not panels:
         raise ValueError("no term of the kernel looks at these columns.")
     return panels, len(looks) > 1
+
+
+def _of_size(model: Any, panels: list[tuple[str | None, int]]) -> list[tuple[str | None, int]]:
+    """The panels of terms that matter; all where none does, or where it is not known."""
+    if not isinstance(model.posterior_, DensePosterior | InducingPosterior):
+        return panels
+    shares = term_shares(model.posterior_, inputs_of(model))
+    return [(term, j) for term, j in panels if term is None or np.max(shares[term]) > LEAST_SHARE] or panels
+
+
+LEAST_SHARE = 1e-4  # of the variance over the training rows: a hundredth of the standard deviation
 
 
 def _labels(model: Any, term: str | None, j: int) -> list[tuple[float, str]] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -13,14 +13,17 @@ from ggpm.data import frames
 from ggpm.data.text import see
 from ggpm.fields.dense import DensePosterior
 from ggpm.fields.inducing.posterior import InducingPosterior
+from ggpm.kernels import summands
 from ggpm.learning.fit import Fit, RowsNotStored
 from ggpm.learning.information import known
 from ggpm.learning.priors import names_of
-from ggpm.prediction.terms import term_shares
+from ggpm.prediction.terms import term_names, term_shares
 
-__all__ = ["Description", "describe", "facts_of", "hyperparameter_names", "model_html"]
+__all__ = ["Description", "describe", "facts_of", "hyperparameter_names", "model_html", "readable_names"]
 
 MOST_PHI = 6  # entries of phi in a line
+WIDEST = 1e6  # ratio of the ends of an interval from which it says nothing: the evidence hardly bends there
+UNKNOWN = "the data do not tell"
 DIGITS = 4  # of numbers in tables for people; `to_frame` has all of them
 
 
@@ -45,6 +48,38 @@ def hyperparameter_names(model: Any) -> list[str]:
     return out
 
 
+def readable_names(fit: Fit) -> list[str]:
+    """Names of the kernels' hyperparameters by their terms, as the table of terms has them.
+
+    None at all where one would stand for two of them.
+
+    >>> from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(8.0).reshape(4, 2)
+    >>> readable_names(GGPRegressor("poisson", 2.0 * RBF() + WhiteKernel(), optimizer=None).fit(X, X[:, 0]).fit_)
+    ['RBF: variance', 'RBF: length_scale', 'noise: variance']
+    """
+    plain, told = names_of(fit.kernels, fit.family), list[str]()
+    for j, kernel in enumerate(fit.kernels):
+        before = f"kernel {j}: " if len(fit.kernels) > 1 else ""
+        for term, part in zip(term_names(kernel), summands(kernel)):
+            kind, _, columns = term.partition("(")
+            listed = columns[:-1].split(", ") if columns.find(")") == len(columns) - 1 else []  # of one factor
+            for h in part.hyperparameters:
+                name = h.name.rpartition("__")[2]
+                name = "variance" if name in ("constant_value", "noise_level") else name
+                if h.fixed:
+                    continue
+                if h.n_elements == 1:
+                    told.append(f"{before}{term}: {name}")
+                elif h.n_elements == len(listed):
+                    told += [f"{before}{kind}({column}): {name}" for column in listed]
+                else:
+                    told += [f"{before}{term}: {name}[{k}]" for k in range(h.n_elements)]
+    count = len(plain) - (fit.family.log_hyper.size if fit.family.learns_phi else 0)
+    return told if len(told) == len(set(told)) == count else []
+
+
 @dataclass(frozen=True)
 class Description:
     """A fitted model in words and tables: `to_frame`, `to_markdown`, `to_latex`, and HTML in notebooks."""
@@ -54,6 +89,8 @@ class Description:
     tables: Mapping[str, Any]
     """Tables by title, pandas frames: "hyperparameters" first, then "terms", shares of what varies of the latent."""
     level: float
+    names: Sequence[str] = ()
+    """Names of the first hyperparameters for people; those of `to_frame` are for programs, and of priors."""
 
     def to_frame(self, table: str = "hyperparameters") -> Any:
         """One of the tables, with all digits, as a pandas frame."""
@@ -65,7 +102,7 @@ class Description:
         """Facts and tables in Markdown."""
         blocks = ["\n".join(f"- **{name}**: {_plain_markdown(text)}" for name, text in self.facts.items())]
         for title, frame in self.tables.items():
-            head, rows = _cells(frame)
+            head, rows = self._cells(title, frame)
             lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
             text = "\n".join("| " + " | ".join(map(_plain_markdown, line)) + " |" for line in lines)
             blocks.append(f"{title}\n\n{text}")
@@ -75,7 +112,7 @@ class Description:
         """The tables in LaTeX (package booktabs), the facts as comments before them."""
         out = ["% " + f"{name}: {text}".replace("\n", " ") for name, text in self.facts.items()]
         for title, frame in self.tables.items():
-            head, rows = _cells(frame)
+            head, rows = self._cells(title, frame)
             out += [f"% {title}", f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", "\\toprule"]
             out += [" & ".join(map(_plain_latex, head)) + " \\\\", "\\midrule"]
             out += [" & ".join(map(_plain_latex, row)) + " \\\\" for row in rows]
@@ -86,18 +123,26 @@ class Description:
         facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in self.facts.items())
         blocks = [f"<dl>{facts}</dl>"]
         for title, frame in self.tables.items():
-            head, rows = _cells(frame)
+            head, rows = self._cells(title, frame)
             top = "".join(f"<th>{escape(cell)}</th>" for cell in head)
             body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
             blocks.append(f"<table><caption>{escape(title)}</caption><tr>{top}</tr>{body}</table>")
         blocks.append(f"<p>{see('inference', 'How hyperparameters are learned')}</p>")
         return "".join(blocks)
 
+    def _cells(self, title: str, frame: Any) -> tuple[list[str], list[list[str]]]:
+        """Head and rows of a table as text, with the names for people."""
+        head, rows = _cells(frame)
+        if title == "hyperparameters":
+            for row, name in zip(rows, self.names):
+                row[0] = name
+        return head, rows
+
     def __str__(self) -> str:
         width = max(map(len, self.facts))
         blocks = ["\n".join(f"{name:<{width}}  {text}" for name, text in self.facts.items())]
-        for frame in self.tables.values():
-            head, rows = _cells(frame)
+        for title, frame in self.tables.items():
+            head, rows = self._cells(title, frame)
             widths = [max(map(len, column)) for column in zip(head, *rows)]
             blocks.append(
                 "\n".join(
@@ -165,10 +210,11 @@ def describe(model: Any, level: float = 0.9) -> Description:
     facts = facts_of(model)
     notes = {name: facts.pop(name) for name in list(facts) if name.startswith("note ")}
     told, reason = _hyperparameters(model, level)
-    if reason:
-        facts["intervals"] = reason
+    drawn = f"{level:.0%}, from the curvature of the evidence" if told["lower"].notna().any() else ""
+    if drawn or reason:
+        facts["intervals"] = "; ".join(filter(None, (drawn, reason)))
     facts |= notes
-    return Description(facts, {"hyperparameters": told, **_terms(fit)}, level)
+    return Description(facts, {"hyperparameters": told, **_terms(fit)}, level, readable_names(fit))
 
 
 def _terms(fit: Fit) -> dict[str, Any]:
@@ -210,7 +256,7 @@ def _hyperparameters(model: Any, level: float) -> tuple[Any, str]:
             "value": values,
             "lower": ends[:, 0],
             "upper": ends[:, 1],
-            "note": np.where(held, "at its bound", "").astype(object),
+            "note": np.where(held, "at its bound", np.where(_says_nothing(ends), UNKNOWN, "")).astype(object),
         },
         index=names,
     )
@@ -218,13 +264,23 @@ def _hyperparameters(model: Any, level: float) -> tuple[Any, str]:
     return frame, reason
 
 
+def _says_nothing(ends: Any) -> Any:
+    """Mask of the intervals of positive numbers that span more than WIDEST."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (ends[:, 0] >= 0) & (ends[:, 1] > WIDEST * ends[:, 0])
+
+
 def _cells(frame: Any) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of a frame as text: numbers with few digits, missing ones empty, empty columns left out."""
+    """Head and rows of a frame as text: numbers with few digits, missing ones empty, empty columns left out.
+
+    Ends of intervals that say nothing are dashes.
+    """
     kept = [name for name in frame.columns if not (frame[name].dtype == object and not any(frame[name]))]
     head = [str(frame.index.name or ""), *map(str, kept)]
-    rows = [
-        [str(label), *(_cell(value) for value in frame.loc[:, kept].iloc[i])] for i, label in enumerate(frame.index)
-    ]
+    rows = []
+    for label, (_, line) in zip(frame.index, frame.loc[:, kept].iterrows()):
+        silent = ("lower", "upper") if line.get("note") == UNKNOWN else ()
+        rows.append([str(label), *("–" if name in silent else _cell(value) for name, value in line.items())])
     return head, rows
 
 

@@ -34,6 +34,10 @@ class LazyPredictive:
         """Predictive variance."""
         return self._map("var")
 
+    def std(self) -> Any:
+        """Predictive standard deviation of numbers, and of each entry of vectors."""
+        return self._map("std")
+
     def interval(self, level: float = 0.9) -> Any:
         """Credible region of the given level."""
         return self._map("interval", level)

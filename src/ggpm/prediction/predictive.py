@@ -148,6 +148,26 @@ class Predictive:
         """
         return self._in_blocks(Predictive._var)
 
+    def std(self) -> Array:
+        """Predictive standard deviation of numbers, and of each entry of vectors and matrices, in the shape of `mean`.
+
+        Angles and classes have none: ValueError says what to ask.
+
+        >>> from ggpm.families import Poisson
+        >>> p = Predictive(Poisson(), np.zeros((2, 1)), np.ones((2, 1, 1)))
+        >>> p.std().round(3)
+        array([2.514, 2.514])
+        """
+        if self.family.kind in ("angles", "classes"):
+            ask = {
+                "angles": "the circular variance is var(), the circular standard deviation in summary(X), arcs are "
+                "interval(level)",
+                "classes": "probabilities() says how sure they are, interval(level) the likely ones",
+            }
+            raise ValueError(f"{self.family.kind} have no standard deviation: {ask[self.family.kind]}.")
+        mean, variance = self.mean(), self.var()
+        return np.sqrt(np.einsum("...ii->...i", variance) if variance.ndim > mean.ndim else variance)
+
     def _var(self) -> Array:
         own = self.family.predictive_moments(self.latent_mean, self.latent_cov)
         if own is not None and own[1] is not None:

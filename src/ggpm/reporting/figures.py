@@ -57,7 +57,7 @@ def draw(
             ("predictions", "Predictions along the first column (classes: the first two), and training rows.",
              lambda fig: _fan(fig, model)),
             ("effects", "Mean of y as one column varies, with credible bands; other columns at their medians, labels "
-             "at the one that occurs most often.",
+             "at the one that occurs most often. Terms that hardly vary are left out.",
              lambda fig: _effects(fig, model, level)),
             ("trust", "Coverage promised and found, and the histogram of probability integral transforms: on the "
              "diagonal and flat if the model is right.", lambda fig: _calibration(fig, model, X, y, offset)),
@@ -220,7 +220,7 @@ def _effects(figure: Any, model: Any, level: float) -> bool:
     count = model.n_features_in_
     if count < 2 or model.family_.support.row_ndim == 2:
         return False
-    chosen: list[int | str] = list(range(min(count, MOST_EFFECTS)))
+    chosen: list[int | str] | None = list(range(MOST_EFFECTS)) if count > MOST_EFFECTS else None
     axes = plotting.plot_effects(model, chosen, level=level, n=40, figure=figure)
     figure.set_size_inches(7.4, 2.6 * -(-len(axes) // 3))
     for ax in axes:  # where columns are held is in the caption, once
