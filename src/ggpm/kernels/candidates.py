@@ -201,7 +201,8 @@ class Ingredients:
             return sk.ConstantKernel(share * variance, (1e-5 * variance, 1e5 * variance))
 
         terms = [
-            constant(NEW_SHARE if role in ("linear", "additive", "cells") else 1.0) * part for role, part in self._parts(recipe)
+            constant(NEW_SHARE if role in ("linear", "additive", "cells") else 1.0) * part
+            for role, part in self._parts(recipe)
         ]
         if recipe.noise:
             terms.append(sk.WhiteKernel(NEW_SHARE * variance, (1e-5 * variance, 1e5 * variance)))
