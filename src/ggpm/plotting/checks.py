@@ -8,9 +8,20 @@ import numpy as np
 
 from ggpm.data.gaps import rows_with_y
 from ggpm.plotting._common import axes_for, legend_beside, plain_text
+from ggpm.plotting.evidence import hyperparameter_names, plot_evidence  # they were here in 0.1
 from ggpm.plotting.style import BAND, COLOURS, MEAN
 from ggpm.prediction.bounds import bounds_of, transforms_within
 from ggpm.prediction.calibration import coverage_depth
+
+__all__ = [
+    "coverage_depth",
+    "hyperparameter_names",
+    "plot_calibration",
+    "plot_compare",
+    "plot_evidence",
+    "plot_pit",
+    "plot_search",
+]
 
 
 def plot_calibration(model: Any, X: Any, y: Any, *, offset: Any = None, bins: int = 10, ax: Any = None) -> Any:
