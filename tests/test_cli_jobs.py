@@ -52,7 +52,8 @@ def soil(folder):
     parts[::7] = np.nan  # lost samples
     table[["sand", "silt", "clay"]], table["samples"] = parts, rng.integers(1, 4, n)
     table.to_csv(folder / "soil.csv", index=False)
-    kernel = 'C() * On(Sphere(0.01), ["lat", "lon"]) + C() * Category("use") + C()'
+    # a reach that is learned ends at nothing here: forty rows do not show it
+    kernel = 'C(9.0) * On(Sphere(0.01, length_scale_bounds="fixed"), ["lat", "lon"]) + C(9.0) * Category("use") + C(100.0)'
     return ["fit", folder / "soil.csv", "--target", "sand,silt,clay", "--family", "dirichlet", "--closure",
             "--weight", "samples", "--kernel", kernel, "--inference", "laplace"]  # fmt: skip  # variational: 15 s
 
@@ -93,7 +94,7 @@ def test_three_jobs_from_raw_tables(tmp_path):
     found_at = [row["mean"] for row in rows]
     np.testing.assert_allclose(found_at, [260.0, 190.0], atol=25)  # latents add up, angles only nearly
     assert all(row["p(150,300)"] > 0.5 for row in rows)
-    assert found["soil"]["rows"] == 40 and found["soil"]["kinds"]["use"] == "category"
+    assert found["soil"]["rows"] == 34 and found["soil"]["kinds"]["use"] == "category"
     told = json.loads(run("predict", tmp_path / "soil.ggpm", tmp_path / "soil.csv", "--json").stdout)
     rows = pd.DataFrame(told["rows"])
     table = pd.read_csv(tmp_path / "soil.csv")
