@@ -47,7 +47,7 @@ class Fit:
     n_iter: int
     """Iterations of the search for hyperparameters."""
     converged: bool
-    """Whether hyperparameters and sites both did, and the sites stand for the likelihood where the posterior is."""
+    """Whether hyperparameters and sites both did."""
     columns: Columns
     """Columns of X, as the door saw them."""
     target: Target
@@ -150,7 +150,7 @@ class SearchOutcome:
         notes = notes if not wide else (*notes, _too_wide(wide))
         return Fit(
             self.evidence, approximation.process.posterior(approximation), value, self.n_iter,
-            bool(approximation.converged and self.converged and not wide), columns, target, notes, offset, self.search,
+            bool(approximation.converged and self.converged), columns, target, notes, offset, self.search,
             curvature=_curvature(approximation), found=approximation,
         )  # fmt: skip
 
@@ -179,7 +179,7 @@ def _rows_too_wide(a: Approximation) -> int:
     problem, q = a.process.problem, a.process.renewed(a).q  # marginals would change what predictions are made from
     eta, V = q.mean + problem.offset, q.marginals.dense()
     log_prob = average(lambda eta, rows: problem.family.log_prob(eta, problem.y[rows]))
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         expansion = problem.family.log_prob(eta, problem.y) - 0.5 * np.sum(q.U.dense() * V, axis=(1, 2))
         average_there = expectation(log_prob, eta, cholesky_root(V), atol=0.1, rtol=0.01)[0]
     average_there = np.where(np.isfinite(average_there), average_there, -np.inf)

@@ -52,9 +52,10 @@ def plot_evidence(
     >>> import numpy as np, ggpm
     >>> x = np.arange(12.0)
     >>> model = ggpm.GGPRegressor("poisson", optimizer=None).fit(x[:, None], x)
-    >>> plot_evidence(model, n=4).get_title()
+    >>> axes = plot_evidence(model, n=4)
+    >>> axes.get_title()
     'log evidence below its maximum'
-    >>> plot_evidence(model, 0, None, n=5).get_ylabel()
+    >>> plot_evidence(model, 0, None, n=5, ax=axes).get_ylabel()
     'log evidence below its maximum'
     """
     p = len(model.theta_)

@@ -397,8 +397,8 @@ class ConformalPredictive:
     >>> from ggpm import GGPRegressor
     >>> X = np.arange(40.0)[:, None]
     >>> model = GGPRegressor("poisson").fit(X[::2], np.arange(0, 40, 2))
-    >>> conformal(model, X[1::2], np.arange(1, 40, 2)).predict_dist(X[10:13]).contains([10, 11, 200])
-    array([ True,  True, False])
+    >>> conformal(model, X[1::2], np.arange(1, 40, 2)).predict_dist(X[11:13]).contains([11, 200])
+    array([ True, False])
     """
 
     calibrated: Conformal
