@@ -53,7 +53,8 @@ def soil(folder):
     table[["sand", "silt", "clay"]], table["samples"] = parts, rng.integers(1, 4, n)
     table.to_csv(folder / "soil.csv", index=False)
     # a reach that is learned ends at nothing here: forty rows do not show it
-    kernel = 'C(9.0) * On(Sphere(0.01, length_scale_bounds="fixed"), ["lat", "lon"]) + C(9.0) * Category("use") + C(100.0)'
+    place = 'On(Sphere(0.01, length_scale_bounds="fixed"), ["lat", "lon"])'
+    kernel = f'C(9.0) * {place} + C(9.0) * Category("use") + C(100.0)'
     return ["fit", folder / "soil.csv", "--target", "sand,silt,clay", "--family", "dirichlet", "--closure",
             "--weight", "samples", "--kernel", kernel, "--inference", "laplace"]  # fmt: skip  # variational: 15 s
 
