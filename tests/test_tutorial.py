@@ -52,10 +52,10 @@ def test_the_cookbook_runs(tmp_path, monkeypatch):
         assert len(code.splitlines()) <= 14
         exec(compile(code, "cookbook.md", "exec"), world)
         facts.append(dict(world))
-    # by heading, what the world is like after the first block below it
+    # by heading, what the world is like after the last block below it
     parts = re.split(r"^## (.*)", (DOCS / "cookbook.md").read_text(), flags=re.M)
-    before = np.cumsum([len(re.findall("^```python", part, flags=re.M)) for part in parts[::2]])
-    after = {name: facts[k] for name, k in zip(parts[1::2], before)}
+    upto = np.cumsum([len(re.findall("^```python", part, flags=re.M)) for part in parts[::2]])
+    after = {name: facts[k - 1] for name, k in zip(parts[1::2], upto[1:], strict=True)}
     scaled, raw = after["Scaling"]["scaled"][-1], after["Scaling"]["raw"]
     assert scaled.log_marginal_likelihood_value_ > raw.log_marginal_likelihood_value_
     assert set(after["Choosing kernels"]["fits"]["additive"].terms(after["Scaling"]["X"])) >= {"RBF(Wind)", "RBF(Temp)"}
