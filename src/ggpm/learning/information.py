@@ -98,9 +98,9 @@ def observed_information(evidence: Evidence) -> Array:
 def seen(evidence: Evidence) -> Array:
     """Nats by which leave-one-out densities are too high because hyperparameters have seen the row, (n,).
 
-    Without row i the evidence loses log p(y_i | y_-i), whose gradient in theta is g_i. To first order the maximum moves
-    by -H^-1 g_i, H the negative Hessian of what was maximised, and that density falls by g_i^T H^-1 g_i. Summed over
-    the rows this is about one nat for every hyperparameter that the rows know (Takeuchi 1976). Directions in which the
+    Without row i the evidence loses that row's log density given all others, whose gradient in theta is g_i. To first
+    order the maximum moves by ``-H^-1 g_i``, H the negative Hessian of what was maximised, and that density falls by
+    ``g_i^T H^-1 g_i``. Summed over the rows this is about one nat for every hyperparameter that the rows know (Takeuchi 1976). Directions in which the
     evidence hardly bends or rises, and entries at their bounds, do not count.
 
     >>> from ggpm import GGPRegressor
