@@ -100,8 +100,8 @@ def seen(evidence: Evidence) -> Array:
 
     Without row i the evidence loses that row's log density given all others, whose gradient in theta is g_i. To first
     order the maximum moves by ``-H^-1 g_i``, H the negative Hessian of what was maximised, and that density falls by
-    ``g_i^T H^-1 g_i``. Summed over the rows this is about one nat for every hyperparameter that the rows know (Takeuchi 1976). Directions in which the
-    evidence hardly bends or rises, and entries at their bounds, do not count.
+    ``g_i^T H^-1 g_i``. Summed over the rows this is about one nat for every hyperparameter that the rows know (Takeuchi
+    1976). Directions in which the evidence hardly bends or rises, and entries at their bounds, do not count.
 
     >>> from ggpm import GGPRegressor
     >>> X = np.linspace(0, 5, 30)[:, None]
