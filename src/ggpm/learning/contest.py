@@ -27,8 +27,7 @@ from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks
 from ggpm.families.weighted import Weighted
 from ggpm.families.wrapped import unwrapped
-from ggpm.kernels import of_rows
-from ggpm.kernels.candidates import Ingredients, Recipe
+from ggpm.kernels.candidates import SUMMANDS, Ingredients, Recipe
 from ggpm.learning.arena import Arena, Entry
 from ggpm.learning.choice import gaussian
 from ggpm.learning.journal import Journal
@@ -51,7 +50,7 @@ MOST_COUPLED, CHEAP_BLOCKS = 700, 3
 SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, and on the last
 PLAINEST, FLAT = Recipe(np.inf), Recipe(flat=True)
 SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
-PARTS = ("ranks", "own", "linear", "additive", "labels", "cells", "noise")
+PARTS = ("ranks", "own", "labels", *SUMMANDS)
 # Nats of evidence, priors included, over all rows of a rung that a further part must bring, and each further length
 # scale. Leave-one-out densities may only object: of rows that shaped eight length scales they say little (on readings
 # of the wind 17 nats gained and 0.05 lost on each new row, on shares of food 5 and 0.02).
@@ -296,9 +295,8 @@ def _parents(recipe: Recipe, rung: Sequence[Entry], best: Entry) -> list[Entry]:
 
 def _finalist(e: Entry) -> Finalist:
     part = e.evidence
-    kernels = [of_rows(kernel, None) for kernel in part.kernels]
     return Finalist(
-        str(e.recipe), kernels, part.family, part.priors, e.rows, e.loo, e.log_evidence,
+        str(e.recipe), part.kernels, part.family, part.priors, e.rows, e.loo, e.log_evidence,
         e.optimum.inverse_hessian, e.seconds,
     )  # fmt: skip
 
