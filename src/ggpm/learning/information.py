@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,7 +92,7 @@ def observed_information(evidence: Evidence) -> Array:
     >>> observed_information(model.fit_.evidence).shape
     (4, 4)
     """
-    return _symmetric([(back[1] - there[1]) / (2 * STEP) for there, back in _moved(evidence)], evidence.theta.size)
+    return _information(_moved(evidence), evidence.theta.size)
 
 
 def seen(evidence: Evidence) -> Array:
@@ -110,7 +110,7 @@ def seen(evidence: Evidence) -> Array:
     (30,)
     """
     pairs = list(_moved(evidence))
-    H = _symmetric([(back[1] - there[1]) / (2 * STEP) for there, back in pairs], evidence.theta.size)
+    H = _information(pairs, evidence.theta.size)
     G = np.array([(log_densities(there[2]) - log_densities(back[2])) / (2 * STEP) for there, back in pairs])
     free = ~_held(evidence)
     if not free.any():
@@ -127,8 +127,9 @@ def _moved(evidence: Evidence) -> Iterator[tuple[Any, Any]]:
         yield evidence.at(evidence.theta + step).learn(start), evidence.at(evidence.theta - step).learn(start)
 
 
-def _symmetric(rows: list[Array], p: int) -> Array:
-    H = np.array(rows).reshape(p, p)
+def _information(pairs: Iterable[tuple[Any, Any]], p: int) -> Array:
+    """Negative Hessian, (p, p), from what is learned on both sides of theta."""
+    H = np.array([(back[1] - there[1]) / (2 * STEP) for there, back in pairs]).reshape(p, p)
     return 0.5 * (H + H.T)
 
 
