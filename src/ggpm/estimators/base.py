@@ -380,7 +380,7 @@ class GGP(Judging, BaseEstimator):
 
         Variances and a family's phi go to the lower ends of their default bounds (or lower ones) in many ordinary
         fits: there is no intercept, no overdispersion, no noise to speak of. One of several length scales goes to the
-        upper end when its feature does not matter, that of the default kernel of one of several parameters when the
+        upper end of its default bounds when its feature does not matter, that of one of several parameters when the
         parameter does not vary. Student's phi goes there when there are no outliers.
         """
         evidence, family = self.fit_.evidence, self.fit_.family
@@ -390,7 +390,8 @@ class GGP(Judging, BaseEstimator):
         told = []
         names = priors.names_of(evidence.kernels, evidence.family)
         for name, value, (low, high) in zip(names, evidence.theta, evidence.bounds):
-            useless = name.endswith("length_scale") and names.count(name) > 1 and np.exp(high) > 0.99e5
+            several = names.count(name) > 1 or len(evidence.kernels) > 1
+            useless = name.endswith("length_scale") and several and np.exp(high) > 0.99e5
             useless |= name.endswith("length_scale") and self.kernel is None and len(evidence.kernels) > 1
             useless |= name == "phi" and default_phi and family.phi_has_limit
             variance = name.endswith(("constant_value", "noise_level", "phi")) and np.exp(low) < 1.01e-5
