@@ -38,6 +38,7 @@ SUMMANDS = ("linear", "additive", "cells", "noise")  # that kernels may have bes
 # Knots of the curve from a column to the scores of its ranks. With 9 to 33 of them houses, food and schools of
 # docs/forecasts.md are forecast alike; with one for each row worse, as the curve then follows the sample.
 KNOTS = 17
+LABEL_ROWS = 5  # of a label, on average, from which on it may have a function of its own: of fewer only levels are learned
 NEW_SHARE = 0.1  # of the latent's unit of variance, where a part that the parent does not have starts
 NORMAL_IQR = 1.349  # interquartile range of a normal variable, in standard deviations
 ALIKE = 1.5  # ratio of spreads up to which columns are measured alike anyway
@@ -102,8 +103,10 @@ class Ingredients:
     """Curves from columns to normal scores of their ranks; () for columns of two values or fewer."""
     rank_distance: float
     """Median distance between rows in these scores."""
+    crossed: tuple[int, ...]
+    """Categories whose labels have rows enough, on average, to show functions of their own."""
     unlike: float
-    """Labels in which two rows differ, on average."""
+    """Labels of these in which two rows differ, on average."""
     cycles: tuple[tuple[int, float], ...]
     """Columns of times with the periods that they show."""
 
@@ -127,10 +130,15 @@ class Ingredients:
         scores = tuple(rank_scores(column, weight) for column in X.T)
         by_ranks = Standardise(tuple(centre), tuple(spread), scores)(X)
         rank_distance = median_distance(by_ranks[:, at], weight=weight) if at else 1.0
-        unlike = sum(_unlike(X[:, j], weight) for j, kind in enumerate(kinds) if kind == "category")
+        crossed = tuple(
+            j for j, kind in enumerate(kinds)
+            if kind == "category" and 1 < len(np.unique(X[:, j])) <= len(X) / LABEL_ROWS
+        )  # fmt: skip
+        unlike = sum(_unlike(X[:, j], weight) for j in crossed)
         cycles = tuple((j, period) for j, kind in enumerate(kinds) if kind == "time" for period in cycles_of(X[:, j]))
         return cls(
-            columns, numbers, centre, spread, distance, unit, unit_distance, scores, rank_distance, unlike, cycles
+            columns, numbers, centre, spread, distance, unit, unit_distance, scores, rank_distance, crossed, unlike,
+            cycles,
         )  # fmt: skip
 
     @property
@@ -149,11 +157,11 @@ class Ingredients:
         >>> Ingredients.of(np.zeros((3, 1)), Columns(1)).offers(Recipe(own=True))
         False
         """
-        varying, labelled = len(self.numbers), len(self._categories())
+        varying, labelled, crossed = len(self.numbers), len(self._categories()), len(self.crossed)
         return (
             (recipe.flat or (recipe.nu is not None) == self.smooth)
-            and not (recipe.own and varying < 2 and not (recipe.labels and labelled > 1))
-            and not (recipe.labels and (labelled < (1 if varying else 2) or self.unlike == 0.0))
+            and not (recipe.own and varying < 2 and not (recipe.labels and crossed > 1))
+            and not (recipe.labels and crossed < (1 if varying else 2))
             and not (recipe.additive and not 2 <= varying <= ADDITIVE_MOST)
             and not (recipe.linear and not varying)
             and not (recipe.cells and labelled < 2)
@@ -166,10 +174,9 @@ class Ingredients:
         parts: list[list[tuple[str, sk.Kernel]]] = []
         if recipe.flat:
             return parts
-        names = [self._name(j) for j in self._categories()]
         alike: list[tuple[str, sk.Kernel]] = []
         if recipe.labels:
-            length = np.sqrt(self.unlike)
+            names, length = [self._name(j) for j in self.crossed], np.sqrt(self.unlike)
             each = np.full(len(names), length) if recipe.own and len(names) > 1 else length
             alike = [("labels", Category(names, length_scale=each, length_scale_bounds=(1e-5, 1e5)))]
         if self.numbers:
@@ -184,9 +191,9 @@ class Ingredients:
                 parts.append([("linear", on(sk.DotProduct(0.0, "fixed"), factor=np.sqrt(len(self.numbers))))])
         parts += [[(f"time {j}", self._on(_matern(1.0, recipe.nu), (j,)))] for j in self.times]
         parts += [[(f"cycle {j} {period}", self._named(Cyclic(period), (j,)))] for j, period in self.cycles]
-        parts += [[(f"category {j}", Category(name))] for j, name in zip(self._categories(), names)]
+        parts += [[(f"category {j}", Category(self._name(j)))] for j in self._categories()]
         if recipe.cells:
-            parts.append([("cells", Category(names))])
+            parts.append([("cells", Category([self._name(j) for j in self._categories()]))])
         if alike and not self.numbers:
             parts.append(alike)
         return parts
