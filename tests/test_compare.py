@@ -11,7 +11,6 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 import ggpm
 from cases import simulate
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, families
-from ggpm.kernels import RowOrder
 from ggpm.plotting import plot_compare
 from ggpm.prediction.compare import stacking_weights
 from ggpm.prediction.loo import LeaveOneOut
@@ -225,13 +224,6 @@ def test_classes_are_compared_by_label():
     other = np.where(grades == "low", "mid", "low")
     with pytest.raises(ValueError, match="that differ"):
         ggpm.compare(models | {"b": GGPClassifier(optimizer=None).fit(X, other)})
-
-
-def test_a_note_says_that_the_order_of_rows_helps_left_out_rows_alone():
-    X, y, family = simulate("poisson", n=20, seed=1)
-    kernels = {"plain": 1.0 * RBF(1.0), "order": 1.0 * RBF(1.0) + 0.5 * RowOrder(3.0)}
-    table = ggpm.compare({k: GGPRegressor(family, kernel, optimizer=None).fit(X, y) for k, kernel in kernels.items()})
-    assert "do not tell of new rows" in table.note["order"] and not table.note["plain"]
 
 
 def test_notes_say_what_is_not_to_be_trusted():

@@ -406,6 +406,20 @@ def test_a_feature_that_does_not_matter_is_no_news():
     np.testing.assert_allclose(model.kernel_.length_scale[1], 1e5)
 
 
+def test_a_parameter_that_does_not_vary_is_no_news():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 1))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = GGPRegressor("gaussian_mean_scale", [1.0 * RBF(), 4.0 * RBF(1e5)]).fit(X, y)
+    np.testing.assert_allclose(model.fit_.kernels[1].k2.length_scale, 1e5)
+    with pytest.warns(
+        ConvergenceWarning, match="1__k2__length_scale at its upper bound 10"
+    ):  # a bound of the user's own
+        GGPRegressor("gaussian_mean_scale", [1.0 * RBF(), 4.0 * RBF(10.0, (0.1, 10.0))]).fit(X, y)
+
+
 @pytest.mark.parametrize("name", ["gaussian", "poisson", "negative_binomial", "von_mises", "beta", "ordinal"])
 def test_ordinary_fits_do_not_warn(name):
     """Also not where the intercept or the overdispersion goes to its lower bound, because it is not needed."""

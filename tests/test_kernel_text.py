@@ -20,7 +20,6 @@ from ggpm.kernels import (
     Cyclic,
     KernelTextError,
     On,
-    RowOrder,
     Scaled,
     Sphere,
     kernel_from_text,
@@ -41,7 +40,6 @@ KERNELS = [
     ),
     Scaled(RBF(), (0.0, 1.0), (1.0, 2.0), knots=((), ((-1.0, 0.5, 3.0), (-0.7, 0.0, 0.7)))),
     PairwiseKernel(0.4, metric="laplacian"),
-    C(0.5) * RowOrder(2.0) + RowOrder(3.0, "fixed"),
 ]
 
 

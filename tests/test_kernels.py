@@ -495,34 +495,3 @@ def test_log_hyper_of_the_wrong_length():
         kernels.with_log_hyper([KNOWN["default"]], np.zeros(4))
     with pytest.raises(ValueError, match="Too few"):
         kernels.with_log_hyper([KNOWN["default"]], np.zeros(2))
-
-
-def test_the_order_of_rows_is_a_kernel_of_their_numbers():
-    number = np.array([0.0, 1.0, 2.0, 5.0, 9.0])
-    kernel = C(1.7) * kernels.RowOrder(2.5)
-    some, twin = kernels.of_rows(kernel, number.astype(int)), C(1.7) * Matern(2.5, nu=0.5)
-    X, G = np.zeros((5, 2)), np.random.default_rng(0).normal(size=(5, 5))
-    K, dK = twin(number[:, None], eval_gradient=True)
-    assert_allclose(some(X), K)
-    assert_allclose(some(X, eval_gradient=True)[1], dK)
-    at = kernels.evaluate(some, X)
-    assert_allclose(at.K, K)
-    assert_allclose(at.pullback(G), np.einsum("ij,ijp->p", G, dK))
-    assert_allclose(kernels.of_rows(some, None)(X), twin(np.arange(5.0)[:, None]))
-    assert not np.any(kernels.evaluate(kernel, X, X).K)  # rows of another table
-    assert_allclose(kernels.diag(kernel, X), 1.7)
-    parts = kernels.RowVariance(kernel, X)
-    assert_allclose(parts.own, 1.7)
-    assert not parts.shared.any()
-
-
-def test_new_rows_have_the_variance_of_the_order_of_rows_and_nothing_else_of_it():
-    X, y = np.linspace(0, 1, 12)[:, None], np.cos(np.arange(12.0))
-    plain = C(2.0) * RBF(0.5)
-    model = GGPRegressor("gaussian", plain + C(0.7) * kernels.RowOrder(4.0), optimizer=None).fit(X, y)
-    number = np.concatenate([np.arange(12.0), [1e6]])
-    K = plain(np.append(X, [[0.4]], axis=0)) + 0.7 * Matern(4.0, nu=0.5)(number[:, None])
-    inverse = np.linalg.inv(K[:12, :12] + model.family_.phi * np.eye(12))
-    mean, var = model.predict_latent([[0.4]])
-    assert_allclose(mean.ravel(), K[12:, :12] @ inverse @ y, rtol=1e-8)
-    assert_allclose(np.ravel(var), np.ravel(K[12:, 12:] - K[12:, :12] @ inverse @ K[:12, 12:]), rtol=1e-8)

@@ -5,7 +5,8 @@ import pytest
 from scipy import stats
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from ggpm import GGPClassifier, GGPRegressor
+from ggpm import GGPClassifier, GGPRegressor, families
+from ggpm.families.weighted import Weighted
 from ggpm.learning.priors import HalfT, LogNormal, Priors, Shrunk, names_of, resolve
 
 
@@ -50,6 +51,29 @@ def test_no_default_prior_where_the_user_chose_the_kernel():
     np.testing.assert_array_equal(a, b)
     a, b = (GGPRegressor(kernel=1.0 * RBF(), priors=p).fit(X, 1e3 * X[:, 0]).theta_ for p in ("auto", None))
     np.testing.assert_array_equal(a, b)
+
+
+def test_variances_of_a_direction_have_a_prior_with_given_kernels_too():
+    family = families.get("von_mises_direction_concentration")
+    kernels = [ConstantKernel(1.0) * RBF(1.0) + ConstantKernel(9.0, "fixed")] * 3
+    names = names_of(kernels, family)
+    theta = np.zeros(len(names))
+    found = resolve("auto", names, False, family, theta)
+    assert [name for name, prior in zip(names, found.members) if prior] == [
+        "0__k1__k1__constant_value", "1__k1__k1__constant_value"
+    ]  # fmt: skip
+    # standard deviations of 1/2 to 9 cost less than two standard deviations do
+    low, high = (
+        found.members[0].log_density(np.log(s**2))[0] - found.members[0].log_density(np.log(4.0))[0] for s in (0.5, 9.0)
+    )
+    assert min(low, high) > -2.1
+    assert resolve("auto", names, True, family, theta).members[0] == found.members[0]
+    assert resolve(None, names, False, family, theta) is None
+    # one kernel for all latents is that of the concentration as well, of which data tell
+    shared = names_of(kernels[:1], family)
+    assert resolve("auto", shared, False, family, np.zeros(len(shared))) is None
+    weighted = Weighted(family.resolve(np.array([0.1, 2.0])))
+    assert weighted.latents_without_unit == family.latents_without_unit
 
 
 def test_a_users_prior_moves_the_optimum_towards_it():

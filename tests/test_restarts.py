@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import ggpm
@@ -56,6 +57,13 @@ def test_the_curvature_that_was_used_is_recorded(tmp_path):
         assert f"{curvature} curvature" in str(model.summary())
         ggpm.save(model, tmp_path / "model.ggpm")
         assert ggpm.load(tmp_path / "model.ggpm").curvature_ == curvature
+
+
+def test_laplace_did_not_converge_where_its_gaussian_is_too_wide():
+    X, y, _ = simulate("gaussian_mean_scale", n=40, seed=2)
+    with pytest.warns(ConvergenceWarning, match="so wide in"):
+        model = GGPRegressor("gaussian_mean_scale", [KERNEL] * 2, inference="laplace", optimizer=None).fit(X, y)
+    assert not model.converged_
 
 
 def test_rows_with_fisher_s_curvature_are_counted():

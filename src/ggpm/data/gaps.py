@@ -26,7 +26,7 @@ def rows_with_y(X: Any, y: Any, *others: Any) -> tuple[Any, ...]:
     """
     if is_streamed(X) or is_streamed(y) or y is None:
         return X, y, *others
-    y = y if frames.kind_of(y) or isinstance(y, np.ndarray) else frames.values_of(y)
+    y = _with_rows(y)
     if np.ndim(y) == 0:
         return X, y, *others  # what is wrong with it is told by the family
     missing = frames.missing_rows(y)
@@ -46,6 +46,11 @@ def rows_with_y(X: Any, y: Any, *others: Any) -> tuple[Any, ...]:
     return _safe_indexing(X, index), _of_one_type(_safe_indexing(y, index)), *taken
 
 
+def _with_rows(y: Any) -> Any:
+    """y as an array or a frame: lists as arrays."""
+    return y if frames.kind_of(y) or isinstance(y, np.ndarray) else frames.values_of(y)
+
+
 def _of_one_type(y: Any) -> Any:
     """y as it would have come if nothing had been missing: objects for the sake of a None as numbers or text."""
     if frames.kind_of(y) == "pandas":
@@ -59,7 +64,7 @@ def in_their_rows(values: NDArray, y: Any) -> NDArray:
     >>> in_their_rows(np.array([2.0]), [3.0, np.nan])
     array([ 2., nan])
     """
-    missing = frames.missing_rows(y if frames.kind_of(y) or isinstance(y, np.ndarray) else frames.values_of(y))
+    missing = frames.missing_rows(_with_rows(y))
     if not missing.any():
         return values
     out = np.full((len(missing), *values.shape[1:]), np.nan)

@@ -21,7 +21,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ggpm.data import frames
-from ggpm.data.checks import as_numbers, as_offset, check_spreads, check_whole
+from ggpm.data.checks import as_offset, check_spreads, check_whole
 from ggpm.data.columns import Columns
 from ggpm.data.door import Target
 from ggpm.data.kinds import is_streamed
@@ -30,7 +30,6 @@ from ggpm.data.text import Hint, Message, did_you_mean, stacklevel
 from ggpm.estimators import averaging
 from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit, source_of, target_of
 from ggpm.estimators.judging import Judging
-from ggpm.estimators.predicting import Predicting
 from ggpm.families.base import Family
 from ggpm.families.partial import Partial, partly_missing
 from ggpm.families.weighted import Weighted
@@ -46,11 +45,9 @@ from ggpm.learning import priors
 from ggpm.learning.advice import advise
 from ggpm.learning.choice import AUTO, choose, name_of
 from ggpm.learning.contest import Contest, choose_kernel
-from ggpm.learning.fit import NO_MODE, Fit, Search, SearchOutcome, learn, learn_in_samples
-from ggpm.learning.information import seen
+from ggpm.learning.fit import Fit, Search, SearchOutcome, learn, learn_in_samples
 from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence
-from ggpm.prediction.loo import LeaveOneOut, leave_groups_out, leave_one_out, mixed_loo
 from ggpm.sites import INFERENCES, Rule
 
 Array = NDArray[np.float64]
@@ -60,7 +57,7 @@ SLOW_ROWS = 5000  # a fit of so many counts takes half a minute exactly, twelve 
 REARRANGED = 3  # most times that neighbours are found again because the learned kernels order distances otherwise
 
 
-class GGP(Predicting, Judging, BaseEstimator):
+class GGP(Judging, BaseEstimator):
     """Base of the three estimators: learning, the latent posterior, predictive distributions."""
 
     listener: Callable[[str, int, int, float], None] | None = None
@@ -383,7 +380,7 @@ class GGP(Predicting, Judging, BaseEstimator):
 
         Variances and a family's phi go to the lower ends of their default bounds (or lower ones) in many ordinary
         fits: there is no intercept, no overdispersion, no noise to speak of. One of several length scales goes to the
-        upper end when its feature does not matter, that of the default kernel of one of several parameters when the
+        upper end of its default bounds when its feature does not matter, that of one of several parameters when the
         parameter does not vary. Student's phi goes there when there are no outliers.
         """
         evidence, family = self.fit_.evidence, self.fit_.family
@@ -393,7 +390,8 @@ class GGP(Predicting, Judging, BaseEstimator):
         told = []
         names = priors.names_of(evidence.kernels, evidence.family)
         for name, value, (low, high) in zip(names, evidence.theta, evidence.bounds):
-            useless = name.endswith("length_scale") and names.count(name) > 1 and np.exp(high) > 0.99e5
+            several = names.count(name) > 1 or len(evidence.kernels) > 1
+            useless = name.endswith("length_scale") and several and np.exp(high) > 0.99e5
             useless |= name.endswith("length_scale") and self.kernel is None and len(evidence.kernels) > 1
             useless |= name == "phi" and default_phi and family.phi_has_limit
             variance = name.endswith(("constant_value", "noise_level", "phi")) and np.exp(low) < 1.01e-5
@@ -451,101 +449,6 @@ class GGP(Predicting, Judging, BaseEstimator):
         return self.inference
 
     # ---- evidence ------------------------------------------------------------------------------------------------
-    def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False):
-        """Log evidence at ``theta`` (default: the learned one), and its gradient if asked for.
-
-        A pure function of theta: it starts from the same point whatever was evaluated before.
-
-        >>> from ggpm import GGPRegressor
-        >>> X = np.arange(8.0)[:, None]
-        >>> model = GGPRegressor("poisson").fit(X, np.arange(8))
-        >>> model.log_marginal_likelihood() == model.log_marginal_likelihood_value_
-        True
-        """
-        check_is_fitted(self)
-        if theta is None and not eval_gradient:
-            return self.log_marginal_likelihood_value_
-        at = self.fit_.evidence
-        if theta is not None:
-            at = at.at(as_numbers(theta, "theta", "log-hyperparameters"))
-        value, gradient, found = at.evaluate(gradient=eval_gradient)
-        if not found.converged:
-            warnings.warn(NO_MODE, ConvergenceWarning, stacklevel=2)
-        return (value, gradient) if eval_gradient else value
-
-    def loo(
-        self, *, neighbours: int | None = None, groups: Any = None, folds: int = 10, hyperparameters: str = "held"
-    ) -> LeaveOneOut:  # fmt: skip
-        """Leave-one-out log predictive densities of the training rows, from the fitted sites, without refitting.
-
-        `ggpm.compare` makes a table of several models.
-
-        Parameters
-        ----------
-        neighbours : int or None
-            How many other rows, those with the largest posterior covariance with the row that is left out, get new
-            sites in answer to its absence; all others keep theirs. None: 8, but 0 for D > 1 latent dimensions and
-            nD > 400; with factorised variational sites 8, 16, 32 or 64, until a row's density settles, but 0 for
-            nD > 4000, where the result is about a hundredth of a nat per row from refits (see docs/inference.md).
-            With 0 all keep theirs, as in ``objective="loo"``, with inducing points and with neighbours; Taylor's sites
-            never change.
-        groups : array (n,), optional
-            Labels of rows that hang together: then whole groups are left out, in ``folds`` folds, each with a new
-            posterior from the others. Standard errors are those over the choice of groups.
-        folds : int
-            For groups: how many times rows are left out; as many as there are groups at most.
-        hyperparameters : "held" or "left out"
-            Held, they are those of all rows, and have seen the row that is left out: each is worth about a nat over
-            all rows. Left out, they are those of the other rows, to first order, for the time of two fits' gradients
-            per hyperparameter: so are models compared in which one learns as a number what another has as a function.
-
-        Returns
-        -------
-        LeaveOneOut
-            With ``pointwise`` (n,), ``total``, ``mean``, the ``standard_error`` of the total, and ``responded`` (n,),
-            the rows that others answered to.
-
-        Examples
-        --------
-        >>> from ggpm import GGPRegressor
-        >>> X = np.linspace(0, 1, 12)[:, None]
-        >>> model = GGPRegressor("poisson", optimizer=None).fit(X, np.arange(12))
-        >>> model.loo().pointwise.shape
-        (12,)
-        >>> round(abs(model.loo(neighbours=11).mean - model.loo().mean), 3), model.loo(neighbours=0).responded.any()
-        (0.0, np.False_)
-        """
-        check_is_fitted(self)
-        field = self.fit_.evidence.field
-        if hyperparameters not in ("held", "left out"):
-            raise ValueError(f"hyperparameters must be 'held' or 'left out'; got {hyperparameters!r}.")
-        if hyperparameters == "left out" and (
-            groups is not None or self.fit_.others or not isinstance(field, DenseField) or self.objective == "loo"
-        ):
-            raise ValueError(
-                "hyperparameters can be left out with single rows, of one exact fit by the evidence: without groups, "
-                "averaging, inducing points, neighbours or objective='loo'. Use hyperparameters='held'."
-            )
-        if groups is not None:
-            found = mixed_loo(
-                self._weights, [leave_groups_out(fit.evidence, groups, folds) for fit in self.fit_.members]
-            )  # fmt: skip
-        else:
-            if neighbours is not None:
-                check_whole(neighbours, "neighbours", 0)
-            if neighbours and not isinstance(field, DenseField):
-                raise ValueError(
-                    "with a model fitted by neighbours or inducing points the other rows keep their sites: neighbours "
-                    f"must be 0 or None; got {neighbours}."
-                )
-            count = neighbours if isinstance(field, DenseField) else 0
-            found = mixed_loo(
-                self._weights, [leave_one_out(fit.approximate(), count) for fit in self.fit_.members]
-            )  # fmt: skip
-        if hyperparameters == "left out" and self.optimizer is not None:
-            found = replace(found, pointwise=found.pointwise - seen(self.fit_.evidence))
-        return replace(found, observed=self._labelled(found.observed))
-
     def update(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> Self:
         """Add rows to a fitted model: a new posterior at the hyperparameters that it has, without learning them anew.
 

@@ -131,6 +131,8 @@ class Family(BaseEstimator, ABC):
     latent_variance: float | tuple[float, ...] = 1.0
     """Variance that latents may be expected to have, from which the default kernel starts: one number where all latents
     share a kernel, one each where every latent is a parameter with a kernel of its own. Set by `resolve`."""
+    latents_without_unit: tuple[int, ...] = ()
+    """Latents of which data tell little but a direction: in kernels of their own their variances have a wide prior."""
     default_bounds: bool = False
     """True if `resolve` made phi_bounds from the default ones and the scale of the data."""
     phi: Any = None

@@ -45,6 +45,7 @@ class VonMisesDirectionConcentration(VonMises):
     several_modes = True
     parameters = ("direction", "concentration")
     latent_variance = (1.0, 1.0, 1.0)
+    latents_without_unit = (0, 1)
 
     def parameter(self, name: str, eta: Array) -> Array:
         return self.point(self.moment(eta)) if name == "direction" else np.exp(eta[..., 2])

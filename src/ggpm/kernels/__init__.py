@@ -27,14 +27,13 @@ from ggpm.kernels.evaluation import (
     resolve_kernel,
     with_log_hyper,
 )
-from ggpm.kernels.order import RowOrder, of_rows
 from ggpm.kernels.scaled import Additive, Scaled
 from ggpm.kernels.text import KernelTextError, kernel_from_text, kernel_text
 
 __all__ = [
-    "Additive", "Category", "Cyclic", "Distances", "KernelEvaluation", "KernelTextError", "On", "Pairs", "RowOrder",
+    "Additive", "Category", "Cyclic", "Distances", "KernelEvaluation", "KernelTextError", "On", "Pairs",
     "RowVariance", "Scaled", "Sphere", "category_columns", "chosen_columns", "default_kernel", "diag",
     "diag_pullback", "evaluate", "kernel_from_text", "kernel_text", "log_bounds", "log_hyper", "median_distance",
-    "of_rows", "placed", "resolve_kernel", "shorter_starts", "standardised", "summands", "unit_vectors",
+    "placed", "resolve_kernel", "shorter_starts", "standardised", "summands", "unit_vectors",
     "used_columns", "with_log_hyper", "without_column",
 ]  # fmt: skip

@@ -33,6 +33,7 @@ ADDITIVE_MOST = (
     16  # columns up to which sums of functions of single ones are tried: each costs a matrix of exponentials
 )
 SETTINGS = {"one unit": "common", "ranks": "ranks", "own lengths": "own"}  # of recipes, by what they are called
+SUMMANDS = ("linear", "additive", "cells", "noise")  # that kernels may have besides the joint part
 # Knots of the curve from a column to the scores of its ranks. With 9 to 33 of them houses, food and schools of
 # docs/forecasts.md are forecast alike; with one for each row worse, as the curve then follows the sample.
 KNOTS = 17
@@ -71,12 +72,9 @@ class Recipe:
     def __str__(self) -> str:
         if self.flat:
             return "constant"
-        words = [
-            SMOOTHNESS[self.nu],
-            *(" + " + word for word in ("linear", "additive", "cells", "noise") if getattr(self, word)),
-        ]
-        settings = [f", {word}" for word in ("one unit", "ranks", "own lengths") if getattr(self, SETTINGS[word])]
-        return "".join([words[0], *settings, *words[1:]])
+        settings = [f", {word}" for word, name in SETTINGS.items() if getattr(self, name)]
+        parts = [f" + {part}" for part in SUMMANDS if getattr(self, part)]
+        return "".join([SMOOTHNESS[self.nu], *settings, *parts])
 
 
 @dataclass(frozen=True)

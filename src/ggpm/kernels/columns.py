@@ -18,7 +18,6 @@ from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.columns import Columns
 from ggpm.kernels.distances import Distances, Pairs
-from ggpm.kernels.order import RowOrder
 from ggpm.kernels.pullbacks import (
     NODES,
     Array,
@@ -371,8 +370,8 @@ def placed(kernel: sk.Kernel, columns: Columns) -> sk.Kernel:
 
 
 def looks(kernel: sk.Kernel) -> bool:
-    """Whether a simple kernel looks at X at all: constants, white noise and the order of rows do not."""
-    return not isinstance(kernel, sk.ConstantKernel | sk.WhiteKernel | RowOrder)
+    """Whether a simple kernel looks at X at all: constants and white noise do not."""
+    return not isinstance(kernel, sk.ConstantKernel | sk.WhiteKernel)
 
 
 def leaves(kernel: sk.Kernel, at: Sequence[int]) -> Iterator[tuple[sk.Kernel, list[int]]]:

@@ -22,7 +22,6 @@ from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.text import did_you_mean
 from ggpm.kernels.columns import Category, Cyclic, On, Sphere
-from ggpm.kernels.order import RowOrder
 from ggpm.kernels.scaled import Additive, Scaled
 
 __all__ = ["KERNELS", "KernelTextError", "kernel_from_text", "kernel_text"]
@@ -31,7 +30,7 @@ KERNELS: dict[str, Any] = {
     c.__name__: c
     for c in (
         sk.ConstantKernel, sk.WhiteKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared, sk.DotProduct,
-        sk.PairwiseKernel, On, Category, Sphere, Cyclic, Scaled, Additive, RowOrder,
+        sk.PairwiseKernel, On, Category, Sphere, Cyclic, Scaled, Additive,
     )
 }  # fmt: skip
 """Kernels by name, as text and files know them."""

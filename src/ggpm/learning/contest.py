@@ -27,8 +27,7 @@ from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks
 from ggpm.families.weighted import Weighted
 from ggpm.families.wrapped import unwrapped
-from ggpm.kernels import of_rows
-from ggpm.kernels.candidates import Ingredients, Recipe
+from ggpm.kernels.candidates import SUMMANDS, Ingredients, Recipe
 from ggpm.learning.arena import Arena, Entry
 from ggpm.learning.choice import gaussian
 from ggpm.learning.journal import Journal
@@ -51,7 +50,7 @@ MOST_COUPLED, CHEAP_BLOCKS = 700, 3
 SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, and on the last
 PLAINEST, FLAT = Recipe(np.inf), Recipe(flat=True)
 SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
-PARTS = ("ranks", "own", "linear", "additive", "cells", "noise")
+PARTS = ("ranks", "own", *SUMMANDS)
 # Nats of evidence, priors included, over all rows of a rung that a further part must bring, and each further length
 # scale. Leave-one-out densities may only object: of rows that shaped eight length scales they say little (on readings
 # of the wind 17 nats gained and 0.05 lost on each new row, on shares of food 5 and 0.02).
@@ -295,9 +294,8 @@ def _parents(recipe: Recipe, rung: Sequence[Entry], best: Entry) -> list[Entry]:
 
 def _finalist(e: Entry) -> Finalist:
     part = e.evidence
-    kernels = [of_rows(kernel, None) for kernel in part.kernels]
     return Finalist(
-        str(e.recipe), kernels, part.family, part.priors, e.rows, e.loo, e.log_evidence,
+        str(e.recipe), part.kernels, part.family, part.priors, e.rows, e.loo, e.log_evidence,
         e.optimum.inverse_hessian, e.seconds,
     )  # fmt: skip
 
@@ -432,7 +430,7 @@ def _blocks(pool: Evidence, columns: Columns) -> Rows | None:
     """
     field: Any = pool.field
     n, kinds = field.n_rows, columns.kinds
-    if total(pool) < BLOCKS_FROM or ("time" not in kinds and not _in_blocks(pool)):
+    if total(pool) < BLOCKS_FROM or ("time" not in kinds and _sorted(pool.family, field.y)):
         rows = np.column_stack([field.X, field.y.reshape(len(field.y), -1), field.offset])
         alike = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
         return None if alike.max() == n - 1 else alike
@@ -440,11 +438,6 @@ def _blocks(pool: Evidence, columns: Columns) -> Rows | None:
     if "time" in kinds:
         place = np.argsort(np.argsort(field.X[:, kinds.index("time")], kind="stable"))
     return place * BLOCKS // n
-
-
-def _in_blocks(pool: Evidence) -> bool:
-    """Whether there are enough rows for blocks of them, and the table is not sorted by y."""
-    return total(pool) >= BLOCKS_FROM and not _sorted(pool.family, pool.field.y)  # type: ignore[attr-defined]
 
 
 def total(pool: Evidence) -> float:

@@ -148,9 +148,11 @@ class SearchOutcome:
         notes = self.notes if approximation.converged else (*self.notes, NO_MODE)
         wide = _rows_too_wide(approximation)
         notes = notes if not wide else (*notes, _too_wide(wide))
+        # where the likelihood is not concave the mode of such rows is one of several that say nothing of the posterior
+        lost = bool(wide) and self.evidence.family.several_modes
         return Fit(
             self.evidence, approximation.process.posterior(approximation), value, self.n_iter,
-            bool(approximation.converged and self.converged), columns, target, notes, offset, self.search,
+            bool(approximation.converged and self.converged and not lost), columns, target, notes, offset, self.search,
             curvature=_curvature(approximation), found=approximation,
         )  # fmt: skip
 

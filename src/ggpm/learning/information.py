@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from ggpm.families.base import Family
 from ggpm.learning.cavities import log_densities
 from ggpm.learning.objective import Evidence
 
-__all__ = ["Known", "known", "observed_information", "seen"]
+__all__ = ["Known", "has_logarithms", "known", "observed_information", "seen"]
 
 Array = NDArray[np.float64]
 
@@ -70,17 +70,28 @@ class Known:
         come from the slope of phi in theta.
         """
         p = family.log_hyper.size
-        phi = np.ravel(np.asarray(family.phi, dtype=float))
-        if phi.size == p and np.allclose(np.exp(family.log_hyper), phi, rtol=1e-9, atol=0):
+        if has_logarithms(family):
             return self.value_interval(level)[-p:]
 
         def moved(step: Array) -> Array:
             return np.ravel(np.asarray(family.with_log_hyper(family.log_hyper + step).phi, dtype=float))
 
+        phi = moved(np.zeros(p))
         slope = np.stack([(moved(s) - moved(-s)) / (2 * STEP) for s in STEP * np.eye(p)], axis=1)
         spread = np.sqrt(np.einsum("ki,ij,kj->k", slope, self.covariance[-p:, -p:], slope))
         reach = ndtri(0.5 + 0.5 * level) * spread
         return np.stack([phi - reach, phi + reach], axis=1)
+
+
+def has_logarithms(family: Family) -> bool:
+    """Whether the coordinates in which phi is learned are its logarithms; those of cut points and matrices are not.
+
+    >>> from ggpm import families
+    >>> has_logarithms(families.Gamma()), has_logarithms(families.Ordinal([0.0, 1.0]))
+    (True, False)
+    """
+    phi = np.ravel(np.asarray(family.phi, dtype=float))
+    return phi.size == family.log_hyper.size and np.allclose(np.exp(family.log_hyper), phi, rtol=1e-9, atol=0)
 
 
 def observed_information(evidence: Evidence) -> Array:
@@ -92,7 +103,7 @@ def observed_information(evidence: Evidence) -> Array:
     >>> observed_information(model.fit_.evidence).shape
     (4, 4)
     """
-    return _symmetric([(back[1] - there[1]) / (2 * STEP) for there, back in _moved(evidence)], evidence.theta.size)
+    return _information(_moved(evidence), evidence.theta.size)
 
 
 def seen(evidence: Evidence) -> Array:
@@ -110,7 +121,7 @@ def seen(evidence: Evidence) -> Array:
     (30,)
     """
     pairs = list(_moved(evidence))
-    H = _symmetric([(back[1] - there[1]) / (2 * STEP) for there, back in pairs], evidence.theta.size)
+    H = _information(pairs, evidence.theta.size)
     G = np.array([(log_densities(there[2]) - log_densities(back[2])) / (2 * STEP) for there, back in pairs])
     free = ~_held(evidence)
     if not free.any():
@@ -127,8 +138,9 @@ def _moved(evidence: Evidence) -> Iterator[tuple[Any, Any]]:
         yield evidence.at(evidence.theta + step).learn(start), evidence.at(evidence.theta - step).learn(start)
 
 
-def _symmetric(rows: list[Array], p: int) -> Array:
-    H = np.array(rows).reshape(p, p)
+def _information(pairs: Iterable[tuple[Any, Any]], p: int) -> Array:
+    """Negative Hessian, (p, p), from what is learned on both sides of theta."""
+    H = np.array([(back[1] - there[1]) / (2 * STEP) for there, back in pairs]).reshape(p, p)
     return 0.5 * (H + H.T)
 
 

@@ -115,7 +115,6 @@ class Evidence(Hyperparameters):
         rule = self.rule.checked(self.field.n_rows, self.family.latent_dim)
         other = copy.copy(self)
         other.field, other.rule = self.field.sample(index), rule.of_rows(index)
-        other.kernels = [kernels_module.of_rows(kernel, index) for kernel in self.kernels]
         return other
 
     def with_field(self, field: Field) -> Self:

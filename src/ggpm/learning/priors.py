@@ -7,7 +7,8 @@ By default (``priors="auto"``) they are used with kernels that are chosen from t
 a given one. Length scales have weak ones in units of the columns' spreads; where every column has its own, they are
 shrunk towards a common one. A classifier's latent has no unit: with classes that can be told apart without error a
 larger scale always fits better, with a longer length scale to match, until a bound stops it. So with labels, grades or
-proportions of trials, variances have priors too. ``priors=None`` switches all of it off.
+proportions of trials, variances have priors too. The latents of a direction whose length is another parameter's
+(`Family.latents_without_unit`) have one with given kernels as well. ``priors=None`` switches all of it off.
 """
 
 from __future__ import annotations
@@ -157,6 +158,10 @@ AUTO_VARIANCE = LogNormal(10.0, 2.0)
 AUTO_LENGTH_SIGMA = 1.5
 AUTO_OWN_SIGMA = 1.0  # of one length scale among several, around what they have in common
 AUTO_INTERCEPT = LogNormal(1.0, 2.0)
+# Of latents e of which e/sqrt(1 + e²) alone counts, times a length. With standard deviations below 1/2 that is e, and
+# the length takes up any factor; above 9 it is a direction wherever a draw is, and no factor counts at all. Between
+# these, two standard deviations to either side, lies all that data can tell of.
+AUTO_DIRECTION = LogNormal(4.0, 1.5)
 
 
 def resolve(priors: Any, names: Sequence[str], default_kernel: bool, family: Any, theta: Array) -> Priors | None:
@@ -170,8 +175,7 @@ def resolve(priors: Any, names: Sequence[str], default_kernel: bool, family: Any
     if isinstance(priors, str):
         if priors != "auto":
             raise ValueError(f"priors must be 'auto', None or a dictionary; got {priors!r}.")
-        without_unit = family.finite or family.countable
-        return _auto(names, without_unit, theta) if default_kernel else None
+        return _auto(names, family, theta, default_kernel)
     if not isinstance(priors, Mapping):
         raise TypeError(f"priors must be 'auto', None or a dictionary of names and priors; got {priors!r}.")
     members: list[Prior | None] = [None] * len(names)
@@ -191,22 +195,27 @@ def resolved(priors: Any, kernels: Sequence, family: Any, theta: Array) -> Prior
     return resolve(priors, names_of(kernels, family), True, family, theta)
 
 
-def _auto(names: Sequence[str], without_unit: bool, theta: Array) -> Priors:
-    """Priors of a default kernel: on length scales always, on variances of latents ``without_unit``."""
+def _auto(names: Sequence[str], family: Any, theta: Array, default_kernel: bool) -> Priors | None:
+    """Priors of variances of latents without unit; with a default kernel of length scales, too."""
     members: list[Prior | None] = []
     joint: list[tuple[slice, Shrunk]] = []
+    own = tuple(f"{j}__" for j in family.latents_without_unit)
     for name, run in groupby(range(len(names)), key=lambda k: names[k]):
         entries = list(run)
         start = float(np.exp(theta[entries[0]]))
         single: Prior | None = None
-        if name.endswith("length_scale") and len(entries) > 1:
+        if name.startswith(own) and name.endswith(("constant_value", "noise_level")):
+            single = AUTO_DIRECTION
+        elif not default_kernel:
+            pass
+        elif name.endswith("length_scale") and len(entries) > 1:
             joint.append((slice(entries[0], entries[-1] + 1), Shrunk(start, AUTO_LENGTH_SIGMA, AUTO_OWN_SIGMA)))
         elif name.endswith("length_scale"):
             single = LogNormal(start, AUTO_LENGTH_SIGMA)
-        elif without_unit and name != "phi":
+        elif (family.finite or family.countable) and name != "phi":
             single = AUTO_INTERCEPT if members else AUTO_VARIANCE
         members += [single] * len(entries)
-    return Priors(tuple(members), tuple(joint))
+    return Priors(tuple(members), tuple(joint)) if default_kernel or any(members) else None
 
 
 def names_of(kernels: Sequence, family: Any) -> list[str]:

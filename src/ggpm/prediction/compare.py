@@ -115,8 +115,6 @@ def _note(model: Any, loo: LeaveOneOut) -> str:
             told.append(f"{learned} hyperparameters learned from {len(loo.pointwise)} rows, which left-out rows shaped")
         if not model.converged_:
             told.append("the fit did not converge")
-        if "RowOrder" in repr(model.kernel_):
-            told.append("rows beside a left-out one tell of it what they do not tell of new rows (RowOrder)")
     return "; ".join(told)
 
 

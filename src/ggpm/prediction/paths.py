@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from sklearn.gaussian_process import kernels as sk
 
-from ggpm.kernels import RowOrder, diag, evaluate, summands
+from ggpm.kernels import diag, evaluate, summands
 from ggpm.kernels.columns import leaves
 
 __all__ = ["prior_draws", "root_of"]
@@ -65,8 +65,8 @@ def prior_draws(kernel: sk.Kernel, X: Array) -> PriorDraws:
 
 def _only_noise(kernel: sk.Kernel, count: int) -> bool:
     found = [leaf for leaf, _ in leaves(kernel, range(count))]
-    plain = all(isinstance(leaf, sk.WhiteKernel | RowOrder | sk.ConstantKernel) for leaf in found)
-    return plain and any(isinstance(leaf, sk.WhiteKernel | RowOrder) for leaf in found)
+    plain = all(isinstance(leaf, sk.WhiteKernel | sk.ConstantKernel) for leaf in found)
+    return plain and any(isinstance(leaf, sk.WhiteKernel) for leaf in found)
 
 
 def _by_columns(kernel: sk.Kernel, X: Array) -> Array:

@@ -25,7 +25,7 @@ from ggpm.fields.dense import DensePosterior, KernelMatrices
 from ggpm.fields.dense.matrices import kernel_of
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
-from ggpm.kernels import Category, On, RowOrder, Scaled, evaluate, summands, used_columns
+from ggpm.kernels import Category, On, Scaled, evaluate, summands, used_columns
 from ggpm.kernels.linalg import solve_lower
 from ggpm.prediction.paths import prior_draws, root_of
 
@@ -242,8 +242,6 @@ def _factors(kernel: sk.Kernel, on: Any) -> list[str]:
         return []
     if isinstance(kernel, sk.WhiteKernel):
         return ["noise"]
-    if isinstance(kernel, RowOrder):
-        return ["order of rows"]
     if isinstance(kernel, On):
         return _factors(kernel.kernel, kernel.columns)
     if isinstance(kernel, Scaled):

@@ -11,7 +11,6 @@ from sklearn.gaussian_process import kernels as sk
 from ggpm.families.base import Family
 from ggpm.families.ordinal import Ordinal
 from ggpm.kernels.columns import Category, Cyclic, On, Sphere, summands
-from ggpm.kernels.order import RowOrder
 from ggpm.kernels.scaled import Additive, Scaled
 
 SMOOTHNESS = {0.5: "rough", 1.5: "once differentiable", 2.5: "twice differentiable"}
@@ -70,8 +69,6 @@ def _term(kernel: sk.Kernel) -> str:
         return f"a level that all rows share{sd}"
     if len(parts) == 1 and isinstance(parts[0], sk.WhiteKernel):
         return f"noise of every row, of standard deviation {np.sqrt(scale * parts[0].noise_level):.3g}"
-    if len(parts) == 1 and isinstance(parts[0], RowOrder):
-        return f"what rows share that follow each other, over about {parts[0].length_scale:.2g} rows{sd}"
     return " times ".join(_function(part, "all columns") for part in parts) + sd
 
 

@@ -18,7 +18,6 @@ from ggpm.kernels import (
     KernelEvaluation,
     On,
     Pairs,
-    RowOrder,
     Scaled,
     Sphere,
     chosen_columns,
@@ -83,7 +82,7 @@ def _summands(kernel: Any, X: Array, like: Array) -> list[Array]:
             return [unit_vectors(X) / kernel.length_scale]
         case Cyclic():
             return _summands(sk.ExpSineSquared(kernel.length_scale, kernel.period), X, like)
-        case sk.ConstantKernel() | sk.WhiteKernel() | RowOrder():
+        case sk.ConstantKernel() | sk.WhiteKernel():
             return [X[:, :0]]
         case sk.ExpSineSquared():
             angle = 2.0 * np.pi * X / kernel.periodicity
@@ -117,7 +116,7 @@ def is_rough(kernel: Any, nu: float = 1.5) -> bool:
             return is_rough(kernel.kernel, nu)
         case sk.Matern():
             return bool(kernel.nu <= nu)
-    return isinstance(kernel, sk.WhiteKernel | RowOrder)
+    return isinstance(kernel, sk.WhiteKernel)
 
 
 def coarse_to_fine(points: Array) -> Indices:
