@@ -247,8 +247,9 @@ def share_spread(family, y):
 
 
 COMPARE = {f.__name__: f for f in (
-    expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, log_expected_prob_factorised, predictive_log_prob,
-    fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob, share_spread,
+    expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, log_expected_prob_factorised,
+    predictive_log_prob, fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob,
+    share_spread,
 )}  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.families.curvature import Blocks, Curvature, Diagonal, Kronecker, Marginals, RankOne
+from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals, RankOne
 from ggpm.fields.dense.block import BlockSolution, JointSolution
 from ggpm.fields.dense.diagonal import DiagonalSolution
 from ggpm.fields.dense.kronecker import KroneckerSolution
