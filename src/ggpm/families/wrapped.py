@@ -60,7 +60,6 @@ class Wrapped(Around):
         self.base = base
         self.latent_dim, self.several_modes = base.latent_dim, base.several_modes
         self.finite, self.countable = base.finite, base.countable  # type: ignore[misc]
-        self.latents_without_unit = base.latents_without_unit
         self.shift_invariant = base.shift_invariant  # type: ignore[misc]
 
     def has(self, name: str) -> bool:
