@@ -73,6 +73,20 @@ def expected_log_prob(family, y):
     )
 
 
+def expected_log_prob_blocks(family, y):
+    """Averages of log p, u and U, whose derivatives in mean and covariance they are, over correlated latents."""
+    mean, var, rng = latents(family)
+    root = np.tril(rng.normal(size=(ROWS, family.latent_dim, family.latent_dim)), -1) + np.sqrt(var)[
+        :, :, None
+    ] * np.eye(family.latent_dim)
+    nodes, weights = nodes_of(family.latent_dim, 5)  # exact for quadratic functions, the only ones so far
+    eta = mean + np.einsum("njk,sk->snj", root, nodes)
+    value, u, U = family.expected_log_prob_blocks(mean, root @ root.swapaxes(1, 2), y)
+    np.testing.assert_allclose(value, weights @ family.log_prob(eta, y), rtol=1e-12)
+    np.testing.assert_allclose(u, np.einsum("s,snj->nj", weights, family.u(eta, y)), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(U.dense(), np.einsum("s,snjk->njk", weights, family.U(eta, y).dense()), rtol=1e-10)
+
+
 def expected_log_prob_factorised(family, y):
     mean, var, _ = latents(family)
 
@@ -233,8 +247,9 @@ def share_spread(family, y):
 
 
 COMPARE = {f.__name__: f for f in (
-    expected_log_prob, expected_log_prob_factorised, log_expected_prob_factorised, predictive_log_prob,
-    fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob, share_spread,
+    expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, log_expected_prob_factorised,
+    predictive_log_prob, fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob,
+    share_spread,
 )}  # fmt: skip
 
 
@@ -289,7 +304,8 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
     bare = Bare()
     eye, y = np.eye(2)[None], np.array([[1.0, 0.0]])
     assert [bare.has(name) for name in OPTIONAL] == [False] * len(OPTIONAL)
-    answers = [bare.expected_log_prob(y, y, y), bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y)]
+    answers = [bare.expected_log_prob(y, y, y), bare.expected_log_prob_blocks(y, eye, y)]
+    answers += [bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y)]
     answers += [bare.log_expected_prob_factorised(y, y, y), bare.predictive_log_prob(y, eye, y)]
     answers += [bare.natural(y), bare.part_log_prob(y, y), bare.predictive_normal(y, eye)]
     answers += [bare.predictive_moments(y, eye), bare.share_spread(y), bare.fewer_latents(y, eye, y)]
@@ -306,6 +322,7 @@ def test_what_the_built_in_families_have():
     have = {name: {n for n in FAMILIES if FAMILIES[n][0].has(name)} for name in OPTIONAL}
     assert have["expected_log_prob"] >= {"gaussian", "poisson", "gamma", "inverse_gaussian"}
     assert "multivariate_gaussian" not in have["expected_log_prob"]
+    assert have["expected_log_prob_blocks"] == {"multivariate_gaussian", "logistic_normal"}
     assert have["expected_log_prob_factorised"] == {"categorical", "multinomial"}
     assert have["log_expected_prob_factorised"] == {"categorical"}
     assert have["predictive_normal"] == {"gaussian", "gaussian, 3 outputs", "multivariate_gaussian"}

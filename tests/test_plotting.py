@@ -425,6 +425,63 @@ def test_lines_of_a_search_are_told_apart_and_one_has_won():
     assert not np.array_equal(colours[1], colours[0]) and np.array_equal(colours[0], colours[2])
 
 
+@pytest.fixture(scope="module")
+def sites():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"site": list("abc") * 8, "depth": rng.uniform(0, 5, 24)})
+    return frame, np.array([{"a": 0.5, "b": 1.0, "c": 2.0}[s] for s in frame.site])
+
+
+def labels_of(ax):
+    return [t.get_text() for t in ax.get_xticklabels()]
+
+
+def test_bands_over_labels_are_points_with_bars(sites):
+    frame, level = sites
+    model = GGPRegressor("gamma", optimizer=None).fit(frame, np.exp(level))
+    ax = plotting.plot_bands(model, "site", at={"depth": 2.0})
+    assert labels_of(ax) == ["a", "b", "c"] and ax.get_xlabel() == "site"
+    at = model.predict_dist(pd.DataFrame({"site": list("abc"), "depth": 2.0}))
+    bars = np.array(ax.collections[0].get_segments())
+    np.testing.assert_allclose(bars[:, :, 1], at.interval(0.9), rtol=1e-9)
+    means, observed = ax.lines
+    np.testing.assert_allclose(means.get_ydata(), at.mean(), rtol=1e-12)
+    np.testing.assert_array_equal(np.round(observed.get_xdata()), [0, 1, 2] * 8)
+    line = plotting.plot_bands(model, "depth", n=12)
+    assert len(line.lines[0].get_xdata()) == 12
+
+
+def test_parts_and_triangles_over_labels(sites):
+    frame, level = sites
+    y = np.stack([level, np.ones(24), np.ones(24)], axis=1) / (level + 2)[:, None]
+    model = GGPRegressor("dirichlet", optimizer=None).fit(frame, y)
+    panels = plotting.plot_parts(model, "site")
+    assert all(labels_of(ax) == ["a", "b", "c"] for ax in panels)
+    mean = model.predict(pd.DataFrame({"site": list("abc"), "depth": np.median(frame.depth)}))
+    np.testing.assert_allclose([ax.lines[0].get_ydata() for ax in panels], mean.T, rtol=1e-12)
+    ax = plotting.plot_ternary(model, "site", regions=3)
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b", "c"]
+
+
+def test_angles_over_labels(sites):
+    frame, level = sites
+    model = GGPRegressor("von_mises", optimizer=None).fit(frame, level)
+    mean = model.predict(pd.DataFrame({"site": list("abc"), "depth": np.median(frame.depth)}))
+    fan = plotting.plot_angles(model, "site")
+    np.testing.assert_allclose(np.mod(fan.lines[0].get_ydata() - mean + np.pi, 2 * np.pi), np.pi, atol=1e-9)
+    assert labels_of(fan) == ["a", "b", "c"]
+    polar = plotting.plot_polar(model, "site")
+    assert [t.get_text() for t in polar.get_yticklabels()] == ["a", "b", "c"]
+
+
+def test_cut_points_are_no_logarithms_on_the_axis_of_the_evidence():
+    x = np.linspace(0, 1, 18)
+    model = GGPOrdinalClassifier(1.0 * RBF(0.5)).fit(x[:, None], (3 * x).astype(int).clip(0, 2))
+    ax = plotting.plot_evidence(model, 2, None, n=5)
+    assert ax.get_xscale() == "linear" and ax.lines[1].get_xdata()[0] == model.theta_[2]
+    assert plotting.plot_evidence(model, 0, None, n=3).get_xscale() == "log"
+
+
 def test_grades_over_labels_are_bars():
     frame = pd.DataFrame({"size": list("sml") * 6, "x": np.arange(18.0)})
     grades = np.arange(18) // 6

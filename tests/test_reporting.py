@@ -86,7 +86,7 @@ def test_hyperparameters_have_their_intervals_and_the_posterior_its_diagnosis(tm
         e for e in parsed(page).iter() if (e.get("aria-label") or "").startswith("Log evidence") and e.get("tabindex")
     ]
     written = " ".join(picture.itertext())
-    assert all(name in written for name in ("constant_value", "length_scale"))
+    assert all(name in written for name in ("variance", "length_scale"))
     fixed = GGPRegressor(family, kernel, optimizer=None).fit(X[:30], y[:30])  # nothing was learned: nothing to know
     assert "Log evidence of the training rows as" not in ggpm.report(fixed, X[30:], y[30:], page).read_text("utf-8")
 

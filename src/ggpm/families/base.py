@@ -34,6 +34,7 @@ Bounds = tuple[float, float] | Literal["fixed"]
 
 OPTIONAL = (
     "expected_log_prob",
+    "expected_log_prob_blocks",
     "expected_log_prob_factorised",
     "log_expected_prob_factorised",
     "predictive_log_prob",
@@ -372,6 +373,14 @@ class Family(BaseEstimator, ABC):
         """E[log p] over independent latents eta ~ N(mean, var), for a log p that is a sum over the latents.
 
         Value (n,) and its derivatives in mean and var, (n, D) each; None if there is no closed form.
+        """
+        return None
+
+    def expected_log_prob_blocks(self, mean: Array, cov: Array, y: Array) -> Any:
+        """E[log p] over eta ~ N(mean, cov), full covariances (n, D, D).
+
+        Value (n,), its derivative in the mean (n, D), and minus twice that in the covariance, a `Curvature`; None if
+        there is no closed form.
         """
         return None
 

@@ -15,7 +15,7 @@ from ggpm.families.base import Family
 from ggpm.learning.cavities import log_densities
 from ggpm.learning.objective import Evidence
 
-__all__ = ["Known", "known", "observed_information", "seen"]
+__all__ = ["Known", "has_logarithms", "known", "observed_information", "seen"]
 
 Array = NDArray[np.float64]
 
@@ -70,17 +70,28 @@ class Known:
         come from the slope of phi in theta.
         """
         p = family.log_hyper.size
-        phi = np.ravel(np.asarray(family.phi, dtype=float))
-        if phi.size == p and np.allclose(np.exp(family.log_hyper), phi, rtol=1e-9, atol=0):
+        if has_logarithms(family):
             return self.value_interval(level)[-p:]
 
         def moved(step: Array) -> Array:
             return np.ravel(np.asarray(family.with_log_hyper(family.log_hyper + step).phi, dtype=float))
 
+        phi = moved(np.zeros(p))
         slope = np.stack([(moved(s) - moved(-s)) / (2 * STEP) for s in STEP * np.eye(p)], axis=1)
         spread = np.sqrt(np.einsum("ki,ij,kj->k", slope, self.covariance[-p:, -p:], slope))
         reach = ndtri(0.5 + 0.5 * level) * spread
         return np.stack([phi - reach, phi + reach], axis=1)
+
+
+def has_logarithms(family: Family) -> bool:
+    """Whether the coordinates in which phi is learned are its logarithms; those of cut points and matrices are not.
+
+    >>> from ggpm import families
+    >>> has_logarithms(families.Gamma()), has_logarithms(families.Ordinal([0.0, 1.0]))
+    (True, False)
+    """
+    phi = np.ravel(np.asarray(family.phi, dtype=float))
+    return phi.size == family.log_hyper.size and np.allclose(np.exp(family.log_hyper), phi, rtol=1e-9, atol=0)
 
 
 def observed_information(evidence: Evidence) -> Array:

@@ -102,14 +102,6 @@ def label_text(model: Any, feature: int, code: float) -> str:
     return str(bool(code)) if columns.kinds[feature] == "boolean" else f"{code:.15g}"
 
 
-def labels_seen(model: Any, feature: int, points: Any = None) -> Array | None:
-    """Codes that occur in a column of labels, in order; None for a column that is a line."""
-    if not label_columns(model)[feature]:
-        return None
-    seen = [inputs_of(model)[:, feature]] + ([] if points is None else [points[0][:, feature]])
-    return np.unique(np.concatenate(seen))
-
-
 def named_rows(model: Any, X: Array) -> Any:
     """Encoded rows as the model expects them: with their names, labels and times."""
     return model.fit_.columns.decode(X)
@@ -194,19 +186,6 @@ MOST_HELD, MOST_HELD_WIDE, WIDE = 3, 8, 4.0  # columns whose values fit into a t
 CHARACTERS = 13  # of a title in small letters, per inch
 
 
-def line_of(
-    model: Any, feature: int, n: int, limits: tuple[float, float] | None, points: Any = None, held: Held | None = None
-) -> tuple[Array, Any]:
-    """n values of one feature over its range, that of the points included, and the rows that have them."""
-    if limits is None:
-        seen = [inputs_of(model)[:, feature]] + ([] if points is None else [points[0][:, feature]])
-        limits = min(map(np.min, seen)), max(map(np.max, seen))
-    elif model.fit_.columns.kinds[feature] in ("time", "duration") and not isinstance(limits[0], float | int):
-        limits = model.fit_.columns.code(feature, limits[0]), model.fit_.columns.code(feature, limits[1])
-    grid = np.linspace(*limits, n)
-    return grid, named_rows(model, (held or Held(model)).rows({feature: grid}))
-
-
 def padded(low: float, high: float) -> tuple[float, float]:
     """Limits of an axis on which points at both ends are drawn whole.
 
@@ -215,14 +194,6 @@ def padded(low: float, high: float) -> tuple[float, float]:
     """
     pad = PAD * (high - low)
     return low - pad, high + pad
-
-
-def within(points: Any, feature: int, grid: Array) -> Any:
-    """Points whose feature lies on the axis, so that none is drawn beyond it; None for none."""
-    if points is None:
-        return None
-    inside = (points[0][:, feature] >= grid[0]) & (points[0][:, feature] <= grid[-1])
-    return points[0][inside], points[1][inside]
 
 
 def legend_beside(ax: Any, title: str | None = None, *, reverse: bool = False) -> None:

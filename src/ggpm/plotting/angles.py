@@ -14,15 +14,14 @@ from ggpm.plotting._common import (
     check_kind,
     feature_index,
     legend_beside,
-    line_of,
     padded,
     points_of,
     predictive_of,
     target_name,
-    within,
 )
+from ggpm.plotting.along import Along
 from ggpm.plotting.style import BAND, MEAN, POINTS
-from ggpm.plotting.times import feature_with_unit, name_axis, show_dates
+from ggpm.plotting.times import feature_with_unit, show_dates
 
 
 def plot_angles(
@@ -37,6 +36,8 @@ def plot_angles(
     ax: Any = None,
 ) -> Any:
     """Angular regression as a fan: mean direction and credible arcs on an axis that wraps.
+
+    Over a column of labels there is a point with its arcs for each label that occurs.
 
     Parameters
     ----------
@@ -62,9 +63,9 @@ def plot_angles(
     low, period = model.family_.decode_start(), model.family_.support.period
     bottom, top = whole_turn(ax, model.family_)
     points = points_of(model, data)
-    grid, X = line_of(model, feature, n, limits, points, held)
-    points = within(points, feature, grid)
-    predictive = predictive_of(model, X)
+    along = Along.of(model, feature, held, n, limits, points)
+    points = along.within(points)
+    predictive = predictive_of(model, along.X)
     for k, level in enumerate(sorted(levels, reverse=True)):
         arc = predictive.interval(level)
         start, width = arc[:, 0], np.mod(arc[:, 1] - arc[:, 0], period)
@@ -72,16 +73,19 @@ def plot_angles(
         middle = np.unwrap(start + width / 2, period=period)
         lower, upper = middle - width / 2, middle + width / 2
         for t, turn in enumerate(turns_within(lower.min(), upper.max(), bottom, top, period)):
-            label = None if t else f"{level:.0%} arc"
-            ax.fill_between(grid, lower - turn, upper - turn, color=_tint(k, len(levels)), lw=0, label=label)
+            how = {"color": _tint(k, len(levels)), "label": None if t else f"{level:.0%} arc"}
+            if along.codes is None:
+                ax.fill_between(along.places, lower - turn, upper - turn, lw=0, **how)
+            else:
+                ax.vlines(along.places, lower - turn, upper - turn, lw=6.0, zorder=1.5, **how)
     mean = np.unwrap(predictive.mean(), period=period)
     for t, turn in enumerate(turns_within(mean.min(), mean.max(), bottom, top, period)):
-        ax.plot(grid, mean - turn, color=MEAN, lw=1.8, label=None if t else "mean direction")
+        label, shape = None if t else "mean direction", "-" if along.codes is None else "o"
+        ax.plot(along.places, mean - turn, shape, color=MEAN, lw=1.8, label=label, zorder=3)
     if points is not None:
         turned = low + np.mod(points[1] - low, period)
-        ax.plot(points[0][:, feature], turned, ".", color=POINTS, ms=4, alpha=0.7, label="observed")
-    ax.set_xlim(padded(grid[0], grid[-1]))
-    name_axis(ax.xaxis, model, feature)
+        ax.plot(along.spread(points), turned, ".", color=POINTS, ms=4, alpha=0.7, label="observed")
+    along.finish(ax)
     ax.set_ylabel(target_name(model, _unit_of(model.family_).quantity))
     held.tell(ax, feature)
     legend_beside(ax)
@@ -169,35 +173,43 @@ def plot_polar(
     feature, held = feature_index(model, feature), Held(model, at)
     family = model.family_
     points = points_of(model, data)
-    grid, X = line_of(model, feature, n, limits, points, held)
-    points = within(points, feature, grid)
-    predictive = predictive_of(model, X)
+    along = Along.of(model, feature, held, n, limits, points)
+    grid, points = along.places, along.within(points)
+    predictive = predictive_of(model, along.X)
     radian = 2 * np.pi / family.support.period  # of one of the user's unit
     arc = radian * predictive.interval(level)
     width = np.mod(arc[:, 1] - arc[:, 0], 2 * np.pi)
     middle = np.unwrap(arc[:, 0] + width / 2)
-    # one patch: out along one spiral, round the rim, back along the other, round the hub
-    low, high = middle - width / 2, middle + width / 2
-    (low, inner), (high, outer) = (along_circle(edge, grid) for edge in (low, high))
-    rim, hub = np.linspace(low[-1], high[-1], 60), np.linspace(high[0], low[0], 60)
-    theta = np.concatenate([low, rim, high[::-1], hub])
-    radius = np.concatenate([inner, np.full(60, grid[-1]), outer[::-1], np.full(60, grid[0])])
-    ax.fill(theta, radius, color=BAND, alpha=0.3, lw=0, label=f"{level:.0%} arc")
-    spiral = radian * np.unwrap(predictive.mean(), period=family.support.period)
-    ax.plot(*along_circle(spiral, grid), color=MEAN, lw=1.8, label="mean direction")
+    low, high, arcs = middle - width / 2, middle + width / 2, f"{level:.0%} arc"
+    mean = radian * np.unwrap(predictive.mean(), period=family.support.period)
+    if along.codes is None:
+        # one patch: out along one spiral, round the rim, back along the other, round the hub
+        (low, inner), (high, outer) = (along_circle(edge, grid) for edge in (low, high))
+        rim, hub = np.linspace(low[-1], high[-1], 60), np.linspace(high[0], low[0], 60)
+        theta = np.concatenate([low, rim, high[::-1], hub])
+        radius = np.concatenate([inner, np.full(60, grid[-1]), outer[::-1], np.full(60, grid[0])])
+        ax.fill(theta, radius, color=BAND, alpha=0.3, lw=0, label=arcs)
+        ax.plot(*along_circle(mean, grid), color=MEAN, lw=1.8, label="mean direction")
+    else:
+        for k, (a, b, r) in enumerate(zip(low, high, grid)):
+            ends = along_circle(np.array([a, b]), np.array([r, r]))
+            ax.plot(*ends, color=BAND, alpha=0.4, lw=5.0, solid_capstyle="butt", label=None if k else arcs)
+        ax.plot(mean, grid, "o", color=MEAN, label="mean direction", zorder=3)
     if points is not None:
-        ax.plot(radian * points[1], points[0][:, feature], ".", color=POINTS, ms=4, alpha=0.7, label="observed")
+        ax.plot(radian * points[1], along.spread(points), ".", color=POINTS, ms=4, alpha=0.7, label="observed")
     if around := _unit_of(family).around:
         ax.set_theta_zero_location("N")
         ax.set_theta_direction(-1)
         ax.set_xticks(np.arange(len(around)) * 2 * np.pi / len(around), around)
-    span = grid[-1] - grid[0]
-    ax.set_rlim(
-        grid[0] - 0.25 * span, padded(grid[0], grid[-1])[1]
-    )  # a hole in the middle: early values are not squeezed to a point
+    first, last = along.ends
+    # a hole in the middle: early values are not squeezed to a point
+    ax.set_rlim(min(grid[0], first) - 0.25 * (last - first), last)
     if model.fit_.columns.kinds[feature] == "time":
         show_dates(ax.yaxis)
-    ax.set_rticks([v for v in ax.get_yticks() if grid[0] <= v <= grid[-1]][:5])
+    if along.codes is None:
+        ax.set_rticks([v for v in ax.get_yticks() if grid[0] <= v <= grid[-1]][:5])
+    else:
+        ax.set_rticks(grid, along.labels)
     ax.set_rlabel_position(22)
     ax.tick_params(axis="y", labelsize="small", labelcolor="0.35")
     ax.set_xlabel(f"radius: {feature_with_unit(model, feature)}", fontsize="small", labelpad=8)

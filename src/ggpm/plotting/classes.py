@@ -16,18 +16,15 @@ from ggpm.plotting._common import (
     check_kind,
     feature_index,
     inputs_of,
-    label_text,
-    labels_seen,
     legend_beside,
-    line_of,
     named_rows,
     padded,
     plain_text,
     points_of,
     predictive_of,
     target_name,
-    within,
 )
+from ggpm.plotting.along import BAR, Along
 from ggpm.plotting.style import COLOURS, POINTS
 from ggpm.plotting.times import name_axis
 
@@ -117,9 +114,6 @@ def _name_in_place(ax: Any, x: float, y: float, name: str, colour: Array) -> Non
     ax.text(x, y, name, ha="center", va="center", color=0.55 * colour, weight="bold", path_effects=halo, zorder=6)
 
 
-BAR = 0.8  # width of a bar, of the distance of two
-
-
 def plot_ordinal(
     model: Any,
     feature: int | str = 0,
@@ -149,35 +143,25 @@ def plot_ordinal(
 
     feature, held = feature_index(model, feature), Held(model, at)
     points = points_of(model, data)
-    codes = labels_seen(model, feature, points)
-    if codes is None:
-        grid, X = line_of(model, feature, n, limits, points, held)
-        points = within(points, feature, grid)
-    else:
-        grid, X = np.arange(float(len(codes))), named_rows(model, held.rows({feature: codes}))
-    p = predictive_of(model, X).probabilities()
+    along = Along.of(model, feature, held, n, limits, points)
+    grid, points = along.places, along.within(points)
+    p = predictive_of(model, along.X).probabilities()
     edges = np.concatenate([np.zeros((len(p), 1)), np.cumsum(p, axis=1)], axis=1)
     colours = matplotlib.colormaps["YlGnBu"](np.linspace(0.12, 0.9, p.shape[1]))
     for k, label in enumerate(model.classes_):
         how = {"color": colours[k], "lw": 0.6, "ec": "white", "label": plain_text(label)}
-        if codes is None:
+        if along.codes is None:
             ax.fill_between(grid, edges[:, k], edges[:, k + 1], **how)
         else:
             ax.bar(grid, p[:, k], bottom=edges[:, k], width=BAR, **how)
-    rng = np.random.default_rng(0)
     if points is not None:
         grades = np.array([np.flatnonzero(model.classes_ == y)[0] for y in points[1]])
-        x = points[0][:, feature] if codes is None else np.searchsorted(codes, points[0][:, feature])
+        x = along.place(points)
         low, high = (np.array([np.interp(v, grid, edges[:, c + s]) for v, c in zip(x, grades)]) for s in (0, 1))
-        spread = rng.uniform(0.2, 0.8, len(x))
-        if codes is not None:
-            x = x + BAR * rng.uniform(-0.4, 0.4, len(x))
-        ax.plot(x, low + spread * (high - low), "o", color=POINTS, mec="white", mew=0.4, ms=3.2, alpha=0.8)
-    ends = padded(grid[0], grid[-1]) if codes is None else (-0.5, len(grid) - 0.5)
-    ax.set(xlim=ends, ylim=(0, 1), ylabel="probability")
-    name_axis(ax.xaxis, model, feature)
-    if codes is not None:
-        ax.set_xticks(grid, [label_text(model, feature, code) for code in codes])
+        height = low + np.random.default_rng(1).uniform(0.2, 0.8, len(x)) * (high - low)
+        ax.plot(along.spread(points), height, "o", color=POINTS, mec="white", mew=0.4, ms=3.2, alpha=0.8)
+    ax.set(ylim=(0, 1), ylabel="probability")
+    along.finish(ax)
     held.tell(ax, feature)
     legend_beside(ax, target_name(model, "") or None, reverse=True)
     return ax

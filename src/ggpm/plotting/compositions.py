@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,13 @@ from ggpm.plotting._common import (
     check_kind,
     feature_index,
     feature_name,
-    line_of,
+    legend_beside,
     part_names,
     points_of,
     predictive_of,
-    within,
 )
-from ggpm.plotting.style import MEAN, POINTS
+from ggpm.plotting.along import Along
+from ggpm.plotting.style import COLOURS, MEAN, POINTS
 from ggpm.prediction.predictive import Predictive
 from ggpm.prediction.regions import log_density
 
@@ -42,7 +42,8 @@ def plot_ternary(
     """Compositions of three parts on a triangle: observations and the path of the mean, coloured by the input.
 
     At ``regions`` places along the path the highest-density region of the level is drawn: where the next observation
-    is expected. ``regions=0`` draws none. Other columns are at their medians, but for those whose values ``at`` names.
+    is expected. ``regions=0`` draws none. Over a column of labels there is no path: each label has a colour, its mean,
+    and its region, ``regions`` of them. Other columns are at their medians, but for those whose values ``at`` names.
 
     Examples
     --------
@@ -57,29 +58,44 @@ def plot_ternary(
     ax = axes_for(ax, figsize=(6, 5))
     feature, held = feature_index(model, feature), Held(model, at)
     points = points_of(model, data)
-    grid, X = line_of(model, feature, n, limits, points, held)
-    points = within(points, feature, grid)
-    predictive = predictive_of(model, X)
+    along = Along.of(model, feature, held, n, limits, points)
+    grid, points = along.places, along.within(points)
+    predictive = predictive_of(model, along.X)
     ternary.frame(ax, part_names(model, 3))
-    scale = {"cmap": "viridis", "vmin": grid[0], "vmax": grid[-1]}
+    path = ternary.project(ternary.closed(predictive.mean()))
+    labels = along.labels
+    colours = _path(ax, path, grid, feature_name(model, feature)) if labels is None else _places(ax, path, labels)
     if points is not None:
         xy = ternary.project(ternary.closed(points[1]))
-        ax.scatter(*xy.T, c=points[0][:, feature], s=14, alpha=0.75, lw=0, zorder=3, **scale)
+        ax.scatter(*xy.T, c=[colours(v) for v in along.place(points)], s=14, alpha=0.75, lw=0, zorder=3)
+    if labels is not None:
+        legend_beside(ax, feature_name(model, feature))
+    for i in np.linspace(0, len(grid) - 1, min(regions, len(grid))).round().astype(int):
+        how = {"colors": [colours(grid[i])], "linestyles": "--", "linewidths": 1.6}
+        _outline(ax, _on_mesh(predictive, i), level, zorder=4, **how)
+    held.tell(ax, feature, above="mean composition" + (f" and {level:.0%} regions" if regions else ""))
+    return ax
+
+
+def _path(ax: Any, path: Array, grid: Array, name: str) -> Callable[[float], Any]:
+    """Draw a path, coloured by the values of a column; the colour of a value."""
     from matplotlib.collections import LineCollection
 
-    path = ternary.project(ternary.closed(predictive.mean()))
     segments = list(np.stack([path[:-1], path[1:]], axis=1))
     ax.add_collection(LineCollection(segments, color="white", lw=5.5, zorder=4, capstyle="round"))
     line = LineCollection(segments, cmap="viridis", lw=3.2, zorder=5, capstyle="round")
     line.set_array(grid[:-1])
     line.set_clim(grid[0], grid[-1])
     ax.add_collection(line)
-    for i in np.linspace(0, n - 1, regions).round().astype(int):
-        colour = line.cmap(line.norm(grid[i]))
-        _outline(ax, _on_mesh(predictive, i), level, colors=[colour], linestyles="--", linewidths=1.6, zorder=4)
-    ax.figure.colorbar(line, ax=ax, shrink=0.7, label=feature_name(model, feature))
-    held.tell(ax, feature, above="mean composition" + (f" and {level:.0%} regions" if regions else ""))
-    return ax
+    ax.figure.colorbar(line, ax=ax, shrink=0.7, label=name)
+    return lambda value: line.to_rgba(np.array([value]))[0]
+
+
+def _places(ax: Any, path: Array, labels: Sequence[str]) -> Callable[[float], Any]:
+    """Draw the means of labels, each in its colour; the colour of a label by its place."""
+    for k, (xy, label) in enumerate(zip(path, labels)):
+        ax.plot(*xy, "o", color=COLOURS[k % len(COLOURS)], mec="white", mew=1.4, ms=9, zorder=5, label=label)
+    return lambda place: COLOURS[int(place) % len(COLOURS)]
 
 
 def plot_ternary_density(

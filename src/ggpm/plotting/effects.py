@@ -29,6 +29,7 @@ from ggpm.plotting._common import (
     predictive_of,
     target_name,
 )
+from ggpm.plotting.along import label_ticks
 from ggpm.plotting.angles import part_of_turn, turns_within, whole_turn
 from ggpm.plotting.numbers import MOST_ACROSS
 from ggpm.plotting.style import BAND, COLOURS, MEAN, POINTS
@@ -117,7 +118,7 @@ def plot_effects(
         name_axis(ax.xaxis, model, j)
         held.tell(ax, j, below=plain_text(f"term {term}") if several and term is not None else "")
         if labels is not None:
-            ax.set_xticks(grid, [label for _, label in labels])
+            label_ticks(ax, grid, [label for _, label in labels])
     return axes
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
+from ggpm.learning.information import has_logarithms
 from ggpm.plotting._common import axes_for
 from ggpm.plotting.style import MEAN
 from ggpm.prediction.description import hyperparameter_names
@@ -72,10 +73,10 @@ def plot_evidence(
 def _curve(model: Any, first: int, offsets: Array, ax: Any) -> Any:
     values, reached = evidence_around(model, (first,), offsets)
     by, heights = _finer(offsets[reached], values[reached] - np.nanmax(values))
-    ax.plot(np.exp(model.theta_[first] + by), heights, "-", color=MEAN, lw=1.8)
-    ax.axvline(np.exp(model.theta_[first]), color="0.35", lw=0.9, ls="--")
-    ax.set(xscale="log", xlabel=hyperparameter_names(model)[first], ylabel="log evidence below its maximum")
-    _label_decades(ax.xaxis)
+    ax.plot(_values(model, first, by), heights, "-", color=MEAN, lw=1.8)
+    ax.axvline(_values(model, first), color="0.35", lw=0.9, ls="--")
+    ax.set_ylabel("log evidence below its maximum")
+    _name(ax, "x", model, first)
     return ax
 
 
@@ -86,20 +87,39 @@ def _map(model: Any, first: int, second: int, offsets: Array, ax: Any) -> Any:
     drop = np.nanmax(surface) - surface
     drop[~reached] = np.nanmax(drop)  # these have deep neighbours alone: no contour runs among them
     by, drop = _finer(offsets, drop)
-    x, y = np.exp(model.theta_[first] + by), np.exp(model.theta_[second] + by)
+    x, y = _values(model, first, by), _values(model, second, by)
     shown = LEVELS[: max(4, np.searchsorted(LEVELS, np.nanmax(drop)) + 1)]
     ax.set_facecolor("0.92")
     norm = matplotlib.colors.BoundaryNorm(shown, 256, extend="max")
     filled = ax.contourf(x, y, drop, levels=shown, extend="max", cmap="viridis_r", norm=norm)
     ax.contour(x, y, drop, levels=shown[1:], colors="white", linewidths=0.6)
-    ax.plot(np.exp(model.theta_[first]), np.exp(model.theta_[second]), "*", color="white", mec="black", ms=13)
-    names = hyperparameter_names(model)
-    ax.set(xscale="log", yscale="log", xlabel=names[first], ylabel=names[second])
-    for axis in (ax.xaxis, ax.yaxis):
-        _label_decades(axis)
+    ax.plot(_values(model, first), _values(model, second), "*", color="white", mec="black", ms=13)
+    _name(ax, "x", model, first)
+    _name(ax, "y", model, second)
     ax.set_title("log evidence below its maximum", fontsize="medium")
     ax.figure.colorbar(filled, ax=ax, ticks=shown)
     return ax
+
+
+def is_logarithm(model: Any, k: int) -> bool:
+    """Whether an entry of theta is the logarithm of a hyperparameter: those of kernels are, cut points are not."""
+    return k < len(model.theta_) - model.family_.log_hyper.size or has_logarithms(model.family_)
+
+
+def _values(model: Any, k: int, by: Any = 0.0) -> Any:
+    """An entry of theta as it is drawn, off by these: the hyperparameter itself where it is a logarithm of one."""
+    value = model.theta_[k] + by
+    return np.exp(value) if is_logarithm(model, k) else value
+
+
+def _name(ax: Any, axis: str, model: Any, k: int) -> None:
+    """Name an axis, "x" or "y", after an entry of theta."""
+    name = hyperparameter_names(model)[k]
+    if not is_logarithm(model, k):
+        ax.set(**{f"{axis}label": f"theta_[{k}] ({name.partition(':')[0]})"})
+        return
+    ax.set(**{f"{axis}label": name, f"{axis}scale": "log"})
+    _label_decades(getattr(ax, f"{axis}axis"))
 
 
 def evidence_around(model: Any, which: Sequence[int], offsets: Array) -> tuple[Array, NDArray[np.bool_]]:

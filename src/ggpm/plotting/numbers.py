@@ -16,16 +16,14 @@ from ggpm.plotting._common import (
     feature_index,
     has_bands,
     legend_beside,
-    line_of,
     padded,
     part_names,
     points_of,
     predictive_of,
     target_name,
-    within,
 )
+from ggpm.plotting.along import Along
 from ggpm.plotting.style import BAND, COLOURS, MEAN, POINTS
-from ggpm.plotting.times import name_axis
 
 
 def plot_bands(
@@ -40,6 +38,8 @@ def plot_bands(
     ax: Any = None,
 ) -> Any:
     """Mean and central interval of ordered outputs: numbers, counts, proportions, parts of a composition.
+
+    Over a column of labels there is a point with a bar for each label that occurs.
 
     Parameters
     ----------
@@ -66,9 +66,9 @@ def plot_bands(
     ax = axes_for(ax, figsize=(7.2, 3.8))
     feature, held = feature_index(model, feature), Held(model, at)
     points = points_of(model, data)
-    grid, X = line_of(model, feature, n, limits, points, held)
-    points = within(points, feature, grid)
-    predictive = predictive_of(model, X)
+    along = Along.of(model, feature, held, n, limits, points)
+    points = along.within(points)
+    predictive = predictive_of(model, along.X)
     mean, interval = predictive.mean(), predictive.interval(level)
     many = mean.ndim == 2
     names = part_names(model, mean.shape[1]) if many else []
@@ -77,14 +77,14 @@ def plot_bands(
         y = None if points is None else points[1][:, j] if many else points[1].reshape(len(points[1]), -1)
         said = {"mean": f"{names[j]}, mean"} if many else {"mean": "mean", "band": f"{level:.0%} interval"}
         colour = COLOURS[j % len(COLOURS)] if many else None
-        _band(ax, grid, m, band, colour, said, step=family.support.integer)
+        _band(ax, along, m, band, colour, said, step=family.support.integer)
         if points is not None and y is not None:
-            ink, x = POINTS if colour is None else colour, points[0][:, feature]
+            ink, x = POINTS if colour is None else colour, along.spread(points)
             if not many and y.shape[1] == 2:
                 x, y = _bounds(ax, x, y, family.support)
             ax.plot(x, y, ".", color=ink, ms=4, alpha=0.6, label=None if many else "observed")
-    ax.set(xlim=padded(grid[0], grid[-1]), ylabel=target_name(model, "y"))
-    name_axis(ax.xaxis, model, feature)
+    ax.set_ylabel(target_name(model, "y"))
+    along.finish(ax)
     if family.kind == "compositions":
         total = family.support.total
         ax.set(ylim=padded(0, total), ylabel="share" if total == 1 else f"part of {total:g}")
@@ -154,11 +154,12 @@ def plot_parts(
     check_kind(model, counted or compositions or has_bands(family), "parts of ordered outputs")
     feature, held = feature_index(model, feature), Held(model, at)
     points = points_of(model, data)
-    grid, X = line_of(model, feature, n, limits, points, held)
-    points = within(points, feature, grid)
-    predictive = predictive_of(model, X)
-    mean = predictive.mean().reshape(n, -1)
-    band = (predictive.mean_interval(level) if counted else predictive.interval(level)).reshape(n, -1, 2)
+    along = Along.of(model, feature, held, n, limits, points)
+    points = along.within(points)
+    predictive = predictive_of(model, along.X)
+    mean = predictive.mean().reshape(len(predictive), -1)
+    band = predictive.mean_interval(level) if counted else predictive.interval(level)
+    band = band.reshape(*mean.shape, 2)
     count = mean.shape[1]
     names = part_names(model, count) if count > 1 else [target_name(model, "successes" if counted else "y")]
     lines = -(-count // MOST_ACROSS)
@@ -180,15 +181,16 @@ def plot_parts(
     total = 1.0 if counted else family.support.total if compositions else None
     for j, ax in enumerate(axes):
         said = {"mean": "mean", "band": f"{level:.0%} interval" + (" of the share" if counted else "")}
-        _band(ax, grid, mean[:, j], band[:, j], None, said)
+        _band(ax, along, mean[:, j], band[:, j], None, said)
         if points is not None and y is not None:
-            ax.plot(points[0][:, feature], y[:, j], ".", color=POINTS, ms=4, alpha=0.6, label="observed")
-        ax.set(xlim=padded(grid[0], grid[-1]), title=names[j])
+            ax.plot(along.spread(points), y[:, j], ".", color=POINTS, ms=4, alpha=0.6, label="observed")
+        along.finish(ax)
+        ax.set_title(names[j])
         if total is not None:
             top = max(band[..., 1].max(), 0.0 if y is None or not y.size else np.nanmax(y))
             ax.set_ylim(padded(0, min(total, 1.05 * top)))
-        if j >= count - across:
-            name_axis(ax.xaxis, model, feature)
+        if j < count - across:
+            ax.set_xlabel("")
         if j % across == 0:
             ax.set_ylabel("y" if total is None else "share" if total == 1 else f"part of {total:g}")
     legend_beside(axes[across - 1])
@@ -198,9 +200,9 @@ def plot_parts(
 
 
 def _band(
-    ax: Any, grid: Array, mean: Array, band: Array, colour: str | None, said: Mapping[str, str], step: bool = False
+    ax: Any, along: Along, mean: Array, band: Array, colour: str | None, said: Mapping[str, str], step: bool = False
 ) -> None:
     """A line with its band; without a colour in those of pictures that have one alone."""
-    fill = {"color": BAND if colour is None else colour, "alpha": 0.3 if colour is None else 0.18, "lw": 0}
-    ax.fill_between(grid, band[:, 0], band[:, 1], step="mid" if step else None, label=said.get("band"), **fill)
-    ax.plot(grid, mean, color=MEAN if colour is None else colour, lw=1.8, label=said["mean"])
+    alone = {"color": MEAN, "fill": BAND, "alpha": 0.3}
+    how = alone if colour is None else {"color": colour, "fill": colour, "alpha": 0.18}
+    along.line(ax, mean, band[:, 0], band[:, 1], label=said["mean"], band=said.get("band"), step=step, **how)

@@ -23,6 +23,7 @@ from ggpm.learning import priors
 from ggpm.learning.fit import RowsNotStored
 from ggpm.learning.information import known
 from ggpm.prediction.calibration import calibration
+from ggpm.prediction.description import readable_names
 from ggpm.prediction.kinds import kind_of
 from ggpm.reporting.baselines import baselines
 from ggpm.reporting.words import family_in_words, formula, kernel_in_words, on_rows_seen, phi_in_words, verdict
@@ -144,15 +145,17 @@ def _model(model: Any) -> dict[str, Any]:
     sure = (
         known(fit.evidence).value_interval(0.9) if learned and fit.theta.size else np.full((fit.theta.size, 2), np.nan)
     )
-    phi = _dispersion(fit.family)
-    for name, value, (low, high), ends in zip(names, fit.theta, fit.evidence.bounds, sure):
+    phi, called = _dispersion(fit.family), readable_names(fit)
+    called += names[len(called) :]
+    for name, word, value, (low, high), ends in zip(names, called, fit.theta, fit.evidence.bounds, sure):
         # logarithms are kept: of entries such as those of a Cholesky factor or cut points the exponential means nothing
         at = "lower" if np.isclose(value, low) else "upper" if np.isclose(value, high) else ""
         own = name.rpartition("__")[2] == "phi" and (
             phi is None or len(phi) > 1 or not np.isclose(np.exp(value), phi[0])
         )
         table.append({
-            "name": name, "log_value": value, "value": None if own else np.exp(value), "lower": np.exp(low),
+            "name": name, "called": word,
+            "log_value": value, "value": None if own else np.exp(value), "lower": np.exp(low),
             "upper": np.exp(high), "at_bound": at if low < high else "",
             "interval": None if own or np.isnan(ends).any() else ends,
         })  # fmt: skip
@@ -185,6 +188,7 @@ def _as_cut_points(table: list[dict[str, Any]], family: Ordinal) -> None:
             row |= {"name": "cut point 1", "value": value, "log_value": None, "lower": None, "upper": None}
         else:
             row |= {"name": f"cut point {k + 1}, less the one before", "value": math.exp(value)}
+        row["called"] = row["name"]
 
 
 def _gaussian_posterior(model: Any) -> list[str]:

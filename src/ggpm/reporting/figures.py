@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm import plotting
+from ggpm.plotting.evidence import is_logarithm
 from ggpm.plotting.style import COLOURS, MEAN, POINTS
 from ggpm.plotting.ternary import closed, frame, project
 from ggpm.prediction.calibration import calibration
@@ -178,7 +179,7 @@ def _evidence(figure: Any, model: Any, hyperparameters: list[dict[str, Any]]) ->
     axes = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
     for ax, j in zip(axes, free):
         ends = hyperparameters[j]["interval"]
-        sure = ends is not None and None not in ends and min(ends) > 0
+        sure = is_logarithm(model, j) and ends is not None and None not in ends and min(ends) > 0
         width = float(np.clip(0.75 * np.log(ends[1] / ends[0]), 0.1, 2.0)) if sure else 2.0
         with warnings.catch_warnings():  # far from the maximum modes may not be found: the curve has a gap there
             warnings.simplefilter("ignore")
@@ -187,7 +188,7 @@ def _evidence(figure: Any, model: Any, hyperparameters: list[dict[str, Any]]) ->
             reach = ax.get_xlim()
             ax.axvspan(*ends, color=COLOURS[0], alpha=0.15, lw=0)
             ax.set_xlim(reach)
-        ax.set_xlabel(_tail(ax.get_xlabel()))
+        ax.set_xlabel(_tail(hyperparameters[j]["called"]))
         ax.set_ylabel("")
     axes[0].set_ylim(max(axes[0].get_ylim()[0], -10.0), 0.3)  # what is less probable by exp(10) is out of the question
     figure.supylabel("log evidence below\nits maximum", fontsize="medium")
