@@ -133,7 +133,8 @@ def test_groups_that_are_alike_are_an_rbf_of_indicators():
     np.testing.assert_allclose(each(codes), RBF(np.repeat([0.7, 2.0], 3))(indicators), rtol=1e-12)
     np.testing.assert_allclose(Category([0, 1], length_scale=1e-3)(codes), Category([0, 1])(codes), atol=1e-300)
     pairs = Pairs(codes, np.array([[0, 1, 2]]), np.array([[3, 4, 5]]))
-    np.testing.assert_allclose(node(each, pairs).value(slice(0, 1))[0], np.diag(each(codes[:3], codes[3:6])), rtol=1e-12)
+    expected = np.diag(each(codes[:3], codes[3:6]))
+    np.testing.assert_allclose(node(each, pairs).value(slice(0, 1))[0], expected, rtol=1e-12)
     with pytest.raises(ValueError, match="one for each of its 2"):
         Category([0, 1], length_scale=[1.0, 2.0, 3.0])(codes)
     assert repr(without_column(2.0 * each, 2, 0)) == "1.41**2 * Category([1], length_scale=[2])"

@@ -38,7 +38,9 @@ SUMMANDS = ("linear", "additive", "cells", "noise")  # that kernels may have bes
 # Knots of the curve from a column to the scores of its ranks. With 9 to 33 of them houses, food and schools of
 # docs/forecasts.md are forecast alike; with one for each row worse, as the curve then follows the sample.
 KNOTS = 17
-LABEL_ROWS = 5  # of a label, on average, from which on it may have a function of its own: of fewer only levels are learned
+LABEL_ROWS = (
+    5  # of a label, on average, from which on it may have a function of its own: of fewer only levels are learned
+)
 NEW_SHARE = 0.1  # of the latent's unit of variance, where a part that the parent does not have starts
 NORMAL_IQR = 1.349  # interquartile range of a normal variable, in standard deviations
 ALIKE = 1.5  # ratio of spreads up to which columns are measured alike anyway
@@ -184,7 +186,7 @@ class Ingredients:
             distance = self.unit_distance if recipe.common else self.rank_distance if recipe.ranks else self.distance
             length = np.full(len(self.numbers), distance) if recipe.own and len(self.numbers) > 1 else distance
             parts.append([("joint", on(_matern(length, recipe.nu))), *alike])
-            if recipe.additive:
+            if recipe.additive and recipe.nu is not None:
                 parts.append([("additive", on(Additive(1.0, recipe.nu)))])
             if recipe.linear:
                 # so that a typical row has variance one

@@ -110,8 +110,8 @@ class Category(sk.NormalizedKernelMixin, sk.Kernel):
     """1 for rows of the same group, 0 for others: every group has a level of its own.
 
     Times another kernel every group has a curve of its own; times a constant, ``ConstantKernel() *
-    Category("subject")``, the variance between groups is learned. With a length scale l groups are alike: rows whose
-    labels differ in d of the columns have ``exp(-d/(2 l²))``, an RBF of indicators, and curves that resemble each other.
+    Category("subject")``, the variance between groups is learned. With a length scale l groups are alike, and so are
+    their curves: rows whose labels differ in d of the columns have ``exp(-d/(2 l²))``, an RBF of indicators.
 
     Parameters
     ----------
@@ -137,8 +137,8 @@ class Category(sk.NormalizedKernelMixin, sk.Kernel):
     """
 
     def __init__(
-        self, columns: Names, at: Sequence[int] | None = None, length_scale: float | Sequence[float] | None = None,
-        length_scale_bounds: Bounds = "fixed",
+        self, columns: Names, at: Sequence[int] | None = None, length_scale: Any = None,
+        length_scale_bounds: Any = "fixed",
     ) -> None:  # fmt: skip
         self.columns = columns
         self.at = at

@@ -477,8 +477,9 @@ def _by_combinations(labels: Array) -> bool:
         return False
     cells = np.unique(labels, axis=0, return_inverse=True)[1].ravel()
     runs, different = 1 + np.sum(np.diff(cells) != 0), cells.max() + 1
-    whole = [np.ptp(np.flatnonzero(column == label)) < n // BLOCKS for column in labels.T for label in np.unique(column)]
-    return bool(BLOCKS < different <= n // 2 and runs <= SORTED_RUNS * different and not any(whole))
+    places = (np.flatnonzero(column == label) for column in labels.T for label in np.unique(column))
+    fits = any(np.ptp(place) < n // BLOCKS for place in places)
+    return bool(BLOCKS < different <= n // 2 and runs <= SORTED_RUNS * different and not fits)
 
 
 def _sorted(family: Family, encoded: Array) -> bool:

@@ -197,7 +197,8 @@ def _kernel(kind: type[sk.Kernel], params: dict[str, Any]) -> sk.Kernel:
     known = signature(kind).parameters
     needed = {name for name, parameter in known.items() if parameter.default is parameter.empty}
     # files of earlier versions do not have what was added since, with a default that means what was before
-    require(needed <= set(params) <= set(known), f"{kind.__name__} has parameters {sorted(known)}, the file {sorted(params)}")
+    given = set(params)
+    require(needed <= given <= set(known), f"{kind.__name__} has parameters {sorted(known)}, the file {sorted(given)}")
     for name in ("kernel", "k1", "k2"):
         require(name not in params or isinstance(params[name], sk.Kernel), f"{name} must be a kernel")
     if kind is sk.PairwiseKernel:
