@@ -10,6 +10,7 @@ from scipy.special import expit, logsumexp
 from cases import FAMILIES, simulate
 from ggpm import families
 from ggpm.families.base import OPTIONAL, Family, ScalarFamily
+from ggpm.families.special.quadrature import sobol
 from ggpm.families.two_parameters import TwoParameters
 
 ROWS = 4
@@ -71,6 +72,20 @@ def expected_log_prob(family, y):
     compare_first_derivatives(
         lambda m, v: family.expected_log_prob(m, v, y), lambda m, v: expectation(family, y, m, v, "log p"), mean, var
     )
+
+
+def expected_log_prob_blocks(family, y):
+    """Averages of log p, u and U, whose derivatives in mean and covariance they are, over correlated latents."""
+    mean, var, rng = latents(family)
+    root = np.tril(rng.normal(size=(ROWS, family.latent_dim, family.latent_dim)), -1) + np.sqrt(var)[
+        :, :, None
+    ] * np.eye(family.latent_dim)
+    nodes, weights = nodes_of(family.latent_dim, 5)  # exact for quadratic functions, the only ones so far
+    eta = mean + np.einsum("njk,sk->snj", root, nodes)
+    value, u, U = family.expected_log_prob_blocks(mean, root @ root.swapaxes(1, 2), y)
+    np.testing.assert_allclose(value, weights @ family.log_prob(eta, y), rtol=1e-12)
+    np.testing.assert_allclose(u, np.einsum("s,snj->nj", weights, family.u(eta, y)), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(U.dense(), np.einsum("s,snjk->njk", weights, family.U(eta, y).dense()), rtol=1e-10)
 
 
 def expected_log_prob_factorised(family, y):
@@ -223,6 +238,20 @@ def _sum_below(family, eta, y):
     return np.exp(family.log_prob(eta[None], below)).sum()
 
 
+def entries_by(family, y):
+    """Mean and variance over 2^16 Sobol points, right to 1e-3 of the standard deviation, against the family's."""
+    eta, _, _ = latents(family)
+    points = sobol(family.latent_dim).random_base2(16).clip(1e-12, 1 - 1e-12)
+    moment, spread, seen = family.moment(eta), family.spread(eta), set()
+    for places, draws in family.entries_by(np.repeat(eta.T[..., None], len(points), axis=2), points):
+        for entry in places:
+            mean, variance = moment[:, *entry], spread[:, *entry]
+            np.testing.assert_allclose((draws.mean(axis=1) - mean) / np.sqrt(variance), 0.0, atol=3e-3)
+            np.testing.assert_allclose(draws.var(axis=1), variance, rtol=2e-2)
+            seen.add(entry)
+    assert seen == set(np.ndindex(moment.shape[1:]))
+
+
 def share_spread(family, y):
     """With trials where counts are out of some; matrices of covariances against their one number."""
     eta, _, _ = latents(family)
@@ -233,8 +262,9 @@ def share_spread(family, y):
 
 
 COMPARE = {f.__name__: f for f in (
-    expected_log_prob, expected_log_prob_factorised, log_expected_prob_factorised, predictive_log_prob,
-    fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob, share_spread,
+    expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, log_expected_prob_factorised,
+    predictive_log_prob, fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob,
+    entries_by, share_spread,
 )}  # fmt: skip
 
 
@@ -289,10 +319,16 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
     bare = Bare()
     eye, y = np.eye(2)[None], np.array([[1.0, 0.0]])
     assert [bare.has(name) for name in OPTIONAL] == [False] * len(OPTIONAL)
-    answers = [bare.expected_log_prob(y, y, y), bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y)]
+    answers = [bare.expected_log_prob(y, y, y), bare.expected_log_prob_blocks(y, eye, y)]
+    answers += [bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y)]
     answers += [bare.log_expected_prob_factorised(y, y, y), bare.predictive_log_prob(y, eye, y)]
     answers += [bare.natural(y), bare.part_log_prob(y, y), bare.predictive_normal(y, eye)]
-    answers += [bare.predictive_moments(y, eye), bare.share_spread(y), bare.fewer_latents(y, eye, y)]
+    answers += [
+        bare.entries_by(y.T[..., None], y),
+        bare.predictive_moments(y, eye),
+        bare.share_spread(y),
+        bare.fewer_latents(y, eye, y),
+    ]
     assert bare.statistic(y) is None and answers == [None] * len(OPTIONAL)
     with pytest.raises(ValueError, match="'pdf' is not one of the optional methods expected_log_prob"):
         bare.has("pdf")
@@ -306,6 +342,7 @@ def test_what_the_built_in_families_have():
     have = {name: {n for n in FAMILIES if FAMILIES[n][0].has(name)} for name in OPTIONAL}
     assert have["expected_log_prob"] >= {"gaussian", "poisson", "gamma", "inverse_gaussian"}
     assert "multivariate_gaussian" not in have["expected_log_prob"]
+    assert have["expected_log_prob_blocks"] == {"multivariate_gaussian", "logistic_normal"}
     assert have["expected_log_prob_factorised"] == {"categorical", "multinomial"}
     assert have["log_expected_prob_factorised"] == {"categorical"}
     assert have["predictive_normal"] == {"gaussian", "gaussian, 3 outputs", "multivariate_gaussian"}
@@ -318,6 +355,7 @@ def test_what_the_built_in_families_have():
     }  # fmt: skip
     assert have["fewer_latents"] == {"wishart"}
     assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
+    assert have["entries_by"] == {"wishart"}
     assert have["natural"] == have["part_log_prob"] | {
         "von_mises", "von_mises_direction_concentration", "categorical", "multinomial", "wishart",
     }  # fmt: skip

@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from ggpm import GGPClassifier, GGPRegressor, families
 from ggpm.families.weighted import Weighted
-from ggpm.learning.priors import HalfT, LogNormal, Priors, Shrunk, names_of, resolve
+from ggpm.learning.priors import Cost, HalfT, LogNormal, Priors, Shrunk, names_of, resolve
 
 
 @pytest.mark.parametrize("value", [0.01, 0.7, 30.0])
@@ -19,7 +19,7 @@ def test_densities_against_scipy_in_the_log_coordinate(value):
     np.testing.assert_allclose(half_t, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("prior", [LogNormal(2.0, 0.7), HalfT(1.5, 3.0)])
+@pytest.mark.parametrize("prior", [LogNormal(2.0, 0.7), HalfT(1.5, 3.0), Cost(2.0, 0.2)])
 def test_derivatives(prior):
     for t in (-2.0, 0.1, 3.0):
         numeric = (prior.log_density(t + 1e-6)[0] - prior.log_density(t - 1e-6)[0]) / 2e-6
@@ -56,24 +56,47 @@ def test_no_default_prior_where_the_user_chose_the_kernel():
 def test_variances_of_a_direction_have_a_prior_with_given_kernels_too():
     family = families.get("von_mises_direction_concentration")
     kernels = [ConstantKernel(1.0) * RBF(1.0) + ConstantKernel(9.0, "fixed")] * 3
-    names = names_of(kernels, family)
-    theta = np.zeros(len(names))
-    found = resolve("auto", names, False, family, theta)
-    assert [name for name, prior in zip(names, found.members) if prior] == [
-        "0__k1__k1__constant_value", "1__k1__k1__constant_value"
-    ]  # fmt: skip
-    # standard deviations of 1/2 to 9 cost less than two standard deviations do
-    low, high = (
-        found.members[0].log_density(np.log(s**2))[0] - found.members[0].log_density(np.log(4.0))[0] for s in (0.5, 9.0)
-    )
-    assert min(low, high) > -2.1
-    assert resolve("auto", names, True, family, theta).members[0] == found.members[0]
-    assert resolve(None, names, False, family, theta) is None
+    names, theta = names_of(kernels, family), np.zeros(6)
+    found = resolve("auto", kernels, False, family, theta)
+    direction = found.members[0]
+    assert [name for name, prior in zip(names, found.members) if prior == direction] == [
+        "0__k1__k1__constant_value",
+        "1__k1__k1__constant_value",
+    ]
+    # standard deviations of 1/2 to 9 are within two of the prior's
+    for s in (0.5, 9.0):
+        assert direction.log_density(np.log(s**2))[0] > direction.log_density(np.log(4.0))[0] - 2.1
+    assert resolve("auto", kernels, True, family, theta).members[0] == direction
+    assert resolve(None, kernels, False, family, theta) is None
     # one kernel for all latents is that of the concentration as well, of which data tell
-    shared = names_of(kernels[:1], family)
-    assert resolve("auto", shared, False, family, np.zeros(len(shared))) is None
+    assert resolve("auto", kernels[:1], False, family, theta[:2]) is None
     weighted = Weighted(family.resolve(np.array([0.1, 2.0])))
-    assert weighted.latents_without_unit == family.latents_without_unit
+    assert resolve("auto", kernels, False, weighted, theta) == found
+
+
+@pytest.mark.parametrize("name", ["gaussian_mean_scale", "zero_one_inflated_beta", "von_mises_direction_concentration"])
+def test_parameters_after_the_first_cost_what_they_vary(name):
+    family = families.get(name)
+    D = family.latent_dim
+    kernels = [ConstantKernel(1.0) * RBF(1.0) + ConstantKernel(1.0)] * D
+    names = names_of(kernels, family)
+    found = resolve("auto", kernels, False, family, np.zeros(len(names)))
+    first = D - len(family.parameters) + 1
+    wanted = [f"{j}__k1__k1__constant_value" for j in range(first, D)]  # not the levels
+    assert [name for name, prior in zip(names, found.members) if isinstance(prior, Cost)] == wanted
+    assert found.members[names.index(wanted[0])].mode == -np.inf
+
+
+def test_a_parameter_that_does_not_vary_costs_nothing():
+    """By the evidence alone noise is taken for a function of the inputs, and leave-one-out densities lose by it."""
+    rng = np.random.default_rng(3)
+    X = np.sort(rng.uniform(size=100))[:, None]
+    y = np.sin(6 * X[:, 0]) + 0.5 * rng.normal(size=100)
+    kernel = ConstantKernel(1.0) * RBF(0.3) + ConstantKernel(9.0, "fixed")
+    free, held = (GGPRegressor("gaussian_mean_scale", [kernel] * 2, priors=p).fit(X, y) for p in (None, "auto"))
+    assert np.exp(free.theta_[2]) > 0.01 > np.exp(held.theta_[2])
+    loo = [model.loo(neighbours=0, hyperparameters="left out").total for model in (free, held)]
+    assert loo[1] > loo[0]
 
 
 def test_a_users_prior_moves_the_optimum_towards_it():
@@ -105,14 +128,14 @@ def test_names_and_errors():
 
     names = names_of([kernel], Gamma())
     assert names == ["k1__constant_value", "k2__length_scale", "k2__length_scale", "phi"]
-    found = resolve({"length_scale": LogNormal(1, 1), "phi": HalfT(1)}, names, False, Gamma(), 1.0)
+    found = resolve({"length_scale": LogNormal(1, 1), "phi": HalfT(1)}, [kernel], False, Gamma(), 1.0)
     assert found == Priors((None, LogNormal(1, 1), LogNormal(1, 1), HalfT(1)))
     with pytest.raises(ValueError, match="no learned hyperparameter is called 'period'"):
-        resolve({"period": LogNormal(1, 1)}, names, False, Gamma(), 1.0)
+        resolve({"period": LogNormal(1, 1)}, [kernel], False, Gamma(), 1.0)
     with pytest.raises(TypeError, match="must be LogNormal"):
-        resolve({"phi": 3.0}, names, False, Gamma(), 1.0)
+        resolve({"phi": 3.0}, [kernel], False, Gamma(), 1.0)
     with pytest.raises(ValueError, match="priors must be 'auto'"):
-        resolve("weak", names, False, Gamma(), 1.0)
+        resolve("weak", [kernel], False, Gamma(), 1.0)
     with pytest.raises(ValueError, match="sigma must be a positive number"):
         LogNormal(1.0, 0.0)
 

@@ -368,8 +368,7 @@ class GGP(Judging, BaseEstimator):
         evidence = Evidence(family, kernels, field, self._resolve_inference(family, field), self.objective)
         if chosen is not None:
             return chosen.winner.on(evidence)
-        names = priors.names_of(kernels, family)
-        evidence.priors = priors.resolve(self.priors, names, self.kernel is None, family, evidence.theta)
+        evidence.priors = priors.resolve(self.priors, kernels, self.kernel is None, family, evidence.theta)
         return evidence
 
     def _search(self, rng: np.random.Generator) -> Search:

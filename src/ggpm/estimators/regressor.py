@@ -61,8 +61,8 @@ class GGPRegressor(RegressorMixin, GGP):
     priors : "auto", None or dict
         Priors on hyperparameters, such as ``{"length_scale": LogNormal(1.0, 1.0)}`` from `ggpm.priors`; "auto" uses
         weak ones with ``kernel=None``, on length scales and, where the evidence is known to run away (labels and
-        trials), on variances; those of a direction whose length is another parameter with given kernels, too. None
-        nowhere.
+        trials), on variances; with given kernels on variances of parameters after the first, and of a direction whose
+        length is another parameter. None nowhere.
     neighbours : None, int or Neighbours
         Otherwise the prior of each row is conditioned on so many nearest earlier rows (Vecchia's approximation), and
         the posterior is sparse: for many rows of a rough function of few features. Not together with `inducing`. The

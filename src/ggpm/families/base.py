@@ -34,6 +34,7 @@ Bounds = tuple[float, float] | Literal["fixed"]
 
 OPTIONAL = (
     "expected_log_prob",
+    "expected_log_prob_blocks",
     "expected_log_prob_factorised",
     "log_expected_prob_factorised",
     "predictive_log_prob",
@@ -43,6 +44,7 @@ OPTIONAL = (
     "cdf",
     "natural",
     "part_log_prob",
+    "entries_by",
     "share_spread",
 )
 """Closed forms that a family may give; each is a method of `Family` that answers None, and `Family.has` tells which
@@ -375,6 +377,14 @@ class Family(BaseEstimator, ABC):
         """
         return None
 
+    def expected_log_prob_blocks(self, mean: Array, cov: Array, y: Array) -> Any:
+        """E[log p] over eta ~ N(mean, cov), full covariances (n, D, D).
+
+        Value (n,), its derivative in the mean (n, D), and minus twice that in the covariance, a `Curvature`; None if
+        there is no closed form.
+        """
+        return None
+
     def expected_log_prob_factorised(self, mean: Array, var: Array, y: Array, second: bool = False) -> Any:
         """E[log p] over independent latents eta ~ N(mean, var), for a log p that couples them.
 
@@ -429,6 +439,14 @@ class Family(BaseEstimator, ABC):
 
         z is the logit of the part's place between the bounds of the support, and the density is per unit of z, so that
         parts next to a bound keep their digits; None if there is no such form.
+        """
+        return None
+
+    def entries_by(self, eta: Array, uniform: Array) -> Any:
+        """Draws of the entries of y for latents (D, k, S), driven by uniform numbers (S, D), as pairs.
+
+        Places in one y that hold the same number, and its values (k, S), encoded, new arrays; None if there is no such
+        form.
         """
         return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Self
 
 import numpy as np
@@ -68,16 +67,11 @@ class Censored(Wrapped):
                 f"Censored takes families of one number per row, such as Gaussian(), Weibull(), Beta(), Poisson() or "
                 f"StudentT(); {type(self.base).__name__} {reason}."
             )
-        return self._around(bound(self.base, self.middle(self.encode(y)), weight))
+        return self.with_base(bound(self.base, self.middle(self.encode(y)), weight))
 
     def adapted(self, y: Any, weight: Array | None = None) -> Self:
         adapted = getattr(self.base, "adapted")  # noqa: B009
-        return self._around(adapted(self.middle(self.encode(y)), weight))
-
-    def _around(self, base: Family) -> Self:
-        out = copy.copy(self)
-        out.base, out.latent_dim = base, base.latent_dim
-        return out
+        return self.with_base(adapted(self.middle(self.encode(y)), weight))
 
     @property
     def _least(self) -> float:

@@ -256,6 +256,15 @@ class Blocks:
     def times(self, weight: Array) -> Blocks:
         return Blocks(weight[..., None, None] * self.values)
 
+    def common(self) -> Kronecker | None:
+        """The same curvature as a `Kronecker` when all rows are multiples of one matrix, else None."""
+        weight = np.einsum("ijj->i", self.values)
+        if np.any(weight <= 0):
+            return None
+        matrices = self.values / weight[:, None, None]
+        same = np.ptp(matrices, axis=0).max() <= 1e-14 * np.abs(matrices[0]).max()
+        return Kronecker(weight, matrices[0]) if same else None
+
 
 @dataclass(frozen=True)
 class Outer:

@@ -46,7 +46,7 @@ class MultivariateGaussian(Gaussian):
     array([[ 4., -2.]])
     """
 
-    # the parent's is that of independent outputs; quadrature nodes are exact here
+    # the parent's is that of independent outputs
     expected_log_prob = Family.expected_log_prob  # type: ignore[assignment]
 
     _phi_ndims = (2,)
@@ -179,6 +179,10 @@ class MultivariateGaussian(Gaussian):
     def log_prob(self, eta: Array, y: Array) -> Array:
         z, _ = self._white(eta, y)
         return -0.5 * np.sum(z**2, axis=-1) - np.sum(np.log(np.diag(self._L)) + HALF_LOG_2PI)
+
+    def expected_log_prob_blocks(self, mean: Array, cov: Array, y: Array) -> tuple[Array, Array, Curvature]:
+        u, U = self.u_and_U(mean, y)
+        return self.log_prob(mean, y) - 0.5 * np.einsum("jk,njk->n", self._precision, cov), u, U
 
     def u(self, eta: Array, y: Array) -> Array:
         return self._white(eta, y)[1]

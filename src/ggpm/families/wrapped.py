@@ -1,4 +1,4 @@
-"""Base of families around another one: rows with weights, rows of which only parts are known."""
+"""Bases of families around another one: `Around` has its hyperparameters, `Wrapped` its latents and predictions too."""
 
 from __future__ import annotations
 
@@ -14,14 +14,52 @@ from ggpm.families.kinds import Support
 Array = NDArray[np.float64]
 
 
-class Wrapped(Family):
+class Around(Family):
+    """A family whose hyperparameters are those of another one, ``base``."""
+
+    base: Family
+
+    @property
+    def phi(self) -> Any:  # type: ignore[override]
+        return self.base.phi
+
+    @property
+    def phi_bounds(self) -> Any:  # type: ignore[override]
+        return self.base.phi_bounds
+
+    @property
+    def default_bounds(self) -> bool:  # type: ignore[override]
+        return self.base.default_bounds
+
+    @property
+    def log_unit(self) -> float:  # type: ignore[override]
+        return self.base.log_unit
+
+    @property
+    def log_hyper(self) -> Array:
+        return self.base.log_hyper
+
+    @property
+    def log_hyper_bounds(self) -> Array:
+        return self.base.log_hyper_bounds
+
+    def with_log_hyper(self, value: Array) -> Self:
+        return self.with_base(self.base.with_log_hyper(value))
+
+    def with_base(self, base: Family) -> Self:
+        """The same around another base: one that is resolved, or has other hyperparameters."""
+        out = copy.copy(self)
+        out.base = base
+        return out
+
+
+class Wrapped(Around):
     """A resolved family whose encoded y carries more than y; predictions are those of the family itself."""
 
     def __init__(self, base: Family) -> None:
         self.base = base
         self.latent_dim, self.several_modes = base.latent_dim, base.several_modes
         self.finite, self.countable = base.finite, base.countable  # type: ignore[misc]
-        self.latents_without_unit = base.latents_without_unit
         self.shift_invariant = base.shift_invariant  # type: ignore[misc]
 
     def has(self, name: str) -> bool:
@@ -33,18 +71,6 @@ class Wrapped(Family):
         return self.base.support
 
     @property
-    def phi(self) -> Any:  # type: ignore[override]
-        return self.base.phi
-
-    @property
-    def phi_bounds(self) -> Any:  # type: ignore[override]
-        return self.base.phi_bounds
-
-    @property
-    def log_unit(self) -> float:  # type: ignore[override]
-        return self.base.log_unit
-
-    @property
     def latent_variance(self) -> float | tuple[float, ...]:  # type: ignore[override]
         return self.base.latent_variance
 
@@ -52,17 +78,9 @@ class Wrapped(Family):
     def origin(self) -> Array:
         return self.base.origin
 
-    @property
-    def log_hyper(self) -> Array:
-        return self.base.log_hyper
-
-    @property
-    def log_hyper_bounds(self) -> Array:
-        return self.base.log_hyper_bounds
-
-    def with_log_hyper(self, value: Array) -> Self:
-        out = copy.copy(self)
-        out.base = self.base.with_log_hyper(value)
+    def with_base(self, base: Family) -> Self:
+        out = super().with_base(base)
+        out.latent_dim = base.latent_dim
         return out
 
     def moment(self, eta: Array, trials: Array | None = None) -> Array:

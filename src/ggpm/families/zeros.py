@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -15,6 +14,7 @@ from ggpm.families.integration import LogDensity, Rule
 from ggpm.families.poisson import Poisson
 from ggpm.families.support import Support, _numeric
 from ggpm.families.two_parameters import TwoParameters
+from ggpm.families.wrapped import Around
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def jet(family: ScalarFamily, a: Array, y: Array) -> Jet:
     )  # fmt: skip
 
 
-class Zeros(TwoParameters):
+class Zeros(Around, TwoParameters):
     """A scalar family with a probability of zero, ``pi = expit(b)``, that is a function of the inputs too."""
 
     parameters = ("mean", "zero")
@@ -121,46 +121,14 @@ class Zeros(TwoParameters):
         inner = self.scalar.support
         return inner if self.counts else WithAtoms(inner, (0.0,))
 
-    @property
-    def phi(self) -> Any:  # type: ignore[override]
-        return self.base.phi
-
-    @property
-    def phi_bounds(self) -> Any:  # type: ignore[override]
-        return self.base.phi_bounds
-
-    @property
-    def default_bounds(self) -> bool:  # type: ignore[override]
-        return self.base.default_bounds
-
-    @property
-    def log_unit(self) -> float:  # type: ignore[override]
-        return self.base.log_unit
-
-    @property
-    def log_hyper(self) -> Array:
-        return self.base.log_hyper
-
-    @property
-    def log_hyper_bounds(self) -> Array:
-        return self.base.log_hyper_bounds
-
-    def with_log_hyper(self, value: Array) -> Self:
-        return self._around(self.base.with_log_hyper(value))
-
-    def _around(self, base: Family) -> Self:
-        out = copy.copy(self)
-        out.base = base
-        return out
-
     def resolve(self, y: Any, weight: Array | None = None) -> Self:
         values = self.support.validate(y)
-        return self._around(bound(self.scalar, *self._others(values, weight)))
+        return self.with_base(bound(self.scalar, *self._others(values, weight)))
 
     def adapted(self, y: Any, weight: Array | None = None) -> Self:
         values = self.support.validate(y)
         others, theirs = self._others(values, weight)
-        out = self._around(bound(self.scalar, others, theirs, adapt=True))
+        out = self.with_base(bound(self.scalar, others, theirs, adapt=True))
         weight = np.ones(len(values)) if weight is None else weight
         share = (weight @ (values == 0) + 0.5) / (weight.sum() + 1.0)
         out._origin = np.array([out.base.origin[0], np.log(share) - np.log1p(-share)])

@@ -284,20 +284,21 @@ def _phi(Q: Array) -> Array:
 
 def _closed_form(problem: Problem, mean: Array, R: Array) -> Expected | None:
     """A family's own expectation, if it has one."""
-    coupled = _factorised_hook(problem, R)
-    if coupled is not None:
-        c = coupled(mean + problem.offset, R**2, problem.y)
+    family, eta, y = problem.family, mean + problem.offset, problem.y
+    if (coupled := _factorised_hook(problem, R)) is not None:
+        c = coupled(eta, R**2, y)
         return Expected(_finite(c.value), c.d_mean, Diagonal(-2.0 * c.d_var), -c.d_mean_mean)
-    if not problem.family.has("expected_log_prob"):
-        return None
+    if family.has("expected_log_prob_blocks"):
+        V = Diagonal(R**2).dense() if R.ndim == 2 else R @ R.swapaxes(1, 2)
+        value, u, U = family.expected_log_prob_blocks(eta, V, y)
+        return Expected(_finite(value), u, U.diagonal() if R.ndim == 2 else Blocks(U.dense()), U.dense())
     variance = R**2 if R.ndim == 2 else np.einsum("njk,njk->nj", R, R)
     with np.errstate(over="ignore", invalid="ignore"):
-        found = problem.family.expected_log_prob(mean + problem.offset, variance, problem.y)
+        found = family.expected_log_prob(eta, variance, y) if family.has("expected_log_prob") else None
     if found is None:
         return None
-    value, d_mean, d_var = found
-    curvature = Diagonal(-2.0 * d_var)
-    return Expected(_finite(value), d_mean, curvature if R.ndim == 2 else Blocks(curvature.dense()))
+    U = Diagonal(-2.0 * found[2])
+    return Expected(_finite(found[0]), found[1], U if R.ndim == 2 else Blocks(U.dense()))
 
 
 def _factorised_hook(problem: Problem, R: Array):

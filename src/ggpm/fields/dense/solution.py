@@ -72,7 +72,7 @@ def factorise(K: KernelMatrices, U: Curvature) -> Solution:
         if U.gamma.shape[1] > 1:  # one was looked at with the kernel matrix
             check_memory(len(K.of(0)), U.gamma.shape[1], "independent latents")
         return DiagonalSolution(K, U)
-    if isinstance(U, (RankOne, Kronecker)) and K.shared and not K.joint and (common := U.common()) is not None:
+    if isinstance(U, (RankOne, Kronecker, Blocks)) and K.shared and not K.joint and (common := U.common()) is not None:
         check_memory(len(K.of(0)), 2, "latents that share one curvature")
         return KroneckerSolution(K, common)
     if isinstance(U, RankOne) and not K.joint:
