@@ -370,8 +370,9 @@ def contest(
             helped = [part for part in PARTS if part in helpful and not getattr(best.recipe, part)]
             best = pruned
         kept.append(best)
-    again = [(c, best.rows, best, None) for c in _beside(best.recipe) if c not in tried]
-    found = ring.tried(again, max_iter=LONG_CLIMB)
+    # with these parts another smoothness may be right than was without them: survivors meet again
+    again = {replace(best.recipe, nu=e.recipe.nu) for e in survivors} - tried
+    found = ring.tried([(c, best.rows, best, None) for c in again], max_iter=LONG_CLIMB)
     rung = [*rung, *found]
     if found and score(found[0]) > score(best):
         best = found[0]
@@ -380,15 +381,6 @@ def contest(
     kept += [e for e in flat if not _shows(best, e, len(best.rows) / n)]
     rung = [*rung, *flat]
     return ring.outcome([e for e in rung if len(e.rows) == len(best.rows)], kept)
-
-
-def _beside(recipe: Recipe) -> list[Recipe]:
-    """The recipe with the next smoothnesses: with other parts another one may be right than was without them."""
-    if recipe.nu is None:
-        return []
-    order = (PLAINEST.nu, *SMOOTHNESSES)
-    at = order.index(recipe.nu)
-    return [replace(recipe, nu=nu) for nu in (*order[max(at - 1, 0) : at], *order[at + 1 : at + 2])]
 
 
 def _bred(recipe: Recipe, part: str) -> Recipe:
