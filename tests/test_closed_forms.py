@@ -10,6 +10,7 @@ from scipy.special import expit, logsumexp
 from cases import FAMILIES, simulate
 from ggpm import families
 from ggpm.families.base import OPTIONAL, Family, ScalarFamily
+from ggpm.families.special.quadrature import sobol
 from ggpm.families.two_parameters import TwoParameters
 
 ROWS = 4
@@ -237,6 +238,20 @@ def _sum_below(family, eta, y):
     return np.exp(family.log_prob(eta[None], below)).sum()
 
 
+def entries_by(family, y):
+    """Mean and variance over 2^16 Sobol points, right to 1e-3 of the standard deviation, against the family's."""
+    eta, _, _ = latents(family)
+    points = sobol(family.latent_dim).random_base2(16).clip(1e-12, 1 - 1e-12)
+    moment, spread, seen = family.moment(eta), family.spread(eta), set()
+    for places, draws in family.entries_by(np.repeat(eta.T[..., None], len(points), axis=2), points):
+        for entry in places:
+            mean, variance = moment[:, *entry], spread[:, *entry]
+            np.testing.assert_allclose((draws.mean(axis=1) - mean) / np.sqrt(variance), 0.0, atol=3e-3)
+            np.testing.assert_allclose(draws.var(axis=1), variance, rtol=2e-2)
+            seen.add(entry)
+    assert seen == set(np.ndindex(moment.shape[1:]))
+
+
 def share_spread(family, y):
     """With trials where counts are out of some; matrices of covariances against their one number."""
     eta, _, _ = latents(family)
@@ -249,7 +264,7 @@ def share_spread(family, y):
 COMPARE = {f.__name__: f for f in (
     expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, log_expected_prob_factorised,
     predictive_log_prob, fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob,
-    share_spread,
+    entries_by, share_spread,
 )}  # fmt: skip
 
 
@@ -308,7 +323,12 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
     answers += [bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y)]
     answers += [bare.log_expected_prob_factorised(y, y, y), bare.predictive_log_prob(y, eye, y)]
     answers += [bare.natural(y), bare.part_log_prob(y, y), bare.predictive_normal(y, eye)]
-    answers += [bare.predictive_moments(y, eye), bare.share_spread(y), bare.fewer_latents(y, eye, y)]
+    answers += [
+        bare.entries_by(y.T[..., None], y),
+        bare.predictive_moments(y, eye),
+        bare.share_spread(y),
+        bare.fewer_latents(y, eye, y),
+    ]
     assert bare.statistic(y) is None and answers == [None] * len(OPTIONAL)
     with pytest.raises(ValueError, match="'pdf' is not one of the optional methods expected_log_prob"):
         bare.has("pdf")
@@ -335,6 +355,7 @@ def test_what_the_built_in_families_have():
     }  # fmt: skip
     assert have["fewer_latents"] == {"wishart"}
     assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
+    assert have["entries_by"] == {"wishart"}
     assert have["natural"] == have["part_log_prob"] | {
         "von_mises", "von_mises_direction_concentration", "categorical", "multinomial", "wishart",
     }  # fmt: skip

@@ -116,6 +116,17 @@ def test_close_to_refits(name, inference):
     assert np.abs(difference).mean() < 0.02, (np.abs(difference).mean(), np.abs(difference).max())
 
 
+def test_more_rows_answer_where_few_have_no_proper_prior():
+    """Negative curvature among the rows that stay: of gaussian_mean_scale under Laplace's rule."""
+    model, X, y = fitted("gaussian_mean_scale", "laplace", n=80, seed=0)
+    few, more = model.loo(neighbours=8), model.loo()
+    rows = np.flatnonzero(~few.responded)
+    assert rows.size and more.responded[rows].all()
+    expected = refits(model, X, y, rows)
+    off, now = (np.abs(found.pointwise[rows] - expected).max() for found in (few, more))
+    assert now < 0.01 < off
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("inference", ["laplace", "variational"])
 @pytest.mark.parametrize("name", FAMILIES)

@@ -65,9 +65,9 @@ class Judging(Predicting):
         ----------
         neighbours : int or None
             How many other rows, those with the largest posterior covariance with the row that is left out, get new
-            sites in answer to its absence; all others keep theirs. None: 8, but 0 for D > 1 latent dimensions and
-            nD > 400; with factorised variational sites 8, 16, 32 or 64, until a row's density settles, but 0 for
-            nD > 4000, where the result is about a hundredth of a nat per row from refits (see docs/inference.md).
+            sites in answer to its absence; all others keep theirs. None: 8, 16, 32 or 64, until a row's density
+            settles; but 0 for D > 1 latent dimensions and nD > 400 (factorised variational sites: 4000), where the
+            result is about a hundredth of a nat per row from refits (see docs/inference.md).
             With 0 all keep theirs, as in ``objective="loo"``, with inducing points and with neighbours; Taylor's sites
             never change.
         groups : array (n,), optional

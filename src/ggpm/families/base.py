@@ -44,6 +44,7 @@ OPTIONAL = (
     "cdf",
     "natural",
     "part_log_prob",
+    "entries_by",
     "share_spread",
 )
 """Closed forms that a family may give; each is a method of `Family` that answers None, and `Family.has` tells which
@@ -438,6 +439,14 @@ class Family(BaseEstimator, ABC):
 
         z is the logit of the part's place between the bounds of the support, and the density is per unit of z, so that
         parts next to a bound keep their digits; None if there is no such form.
+        """
+        return None
+
+    def entries_by(self, eta: Array, uniform: Array) -> Any:
+        """Draws of the entries of y for latents (D, k, S), driven by uniform numbers (S, D), as pairs.
+
+        Places in one y that hold the same number, and its values (k, S), encoded, new arrays; None if there is no such
+        form.
         """
         return None
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaincinv, ndtri
 
 from ggpm.data.rows import batches
 from ggpm.families.base import Array, Bounds, Family, moments
@@ -364,6 +366,20 @@ class Wishart(Family):
         A[..., range(p), range(p)] = np.sqrt(rng.chisquare(phi - np.arange(p), size=R.shape[:-1]))
         root = R @ A / math.sqrt(phi)
         return self.decode(root @ np.swapaxes(root, -1, -2))
+
+    def entries_by(self, eta: Array, uniform: Array) -> Iterator[tuple[list[tuple[int, int]], Array]]:
+        """Entries of R T R^T, M = R R^T, T of mean I by Bartlett's decomposition from the uniform numbers alone."""
+        p, phi = (math.isqrt(8 * len(eta) + 1) - 1) // 2, float(self.phi)
+        chi = np.sqrt(2.0 * gammaincinv(0.5 * (phi - np.arange(p)), uniform[:, :p]))
+        A = np.zeros((len(uniform), p, p))
+        A[:, *_below(p)], A[:, range(p), range(p)] = ndtri(uniform[:, p:]), chi
+        T = A @ A.swapaxes(1, 2) / phi
+        scale, unit = np.exp(0.5 * eta[:p]), _inverse_root(list(eta[p:]), p)
+        R = [[unit[i][k] * scale[k] for k in range(p)] for i in range(p)]
+        for i in range(p):
+            RT = [sum(R[i][k] * T[:, k, l] for k in range(i, p)) for l in range(p)]
+            for j in range(i, p):
+                yield [(i, j), (j, i)], sum(RT[l] * R[j][l] for l in range(j, p))
 
     def point(self, moment: Array) -> Array:
         return self.decode(moment)

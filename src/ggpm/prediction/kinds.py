@@ -23,6 +23,7 @@ from ggpm.families.multinomial import Multinomial
 from ggpm.families.support import Circle
 from ggpm.prediction.angles import CircularTable, circular_tables
 from ggpm.prediction.categories import MOST_SOFTMAX, category_quantiles, few_trials
+from ggpm.prediction.entries import entry_intervals
 from ggpm.prediction.line import Line, Several, expect
 from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.parts import PartTable, part_tables
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-INTERVAL_DRAWS = 4096  # draws behind intervals of entries of matrices, of counts in many categories, of users' vectors
+INTERVAL_DRAWS = 4096  # draws behind intervals of counts in many categories, of users' vectors
 SCORE_DRAWS = 500  # draws behind scores and depths without a closed form, fixed seed: 2 % standard error of a depth
 
 
@@ -171,6 +172,9 @@ class Ordered:
             return p.family.decode(self._from_parts(p, both))
         if p.family.has("cdf") or p.family.has("part_log_prob"):
             return np.stack([p.quantile(t) for t in tails], axis=-1)
+        if p.family.has("entries_by") and len(p.components) == 1:
+            ends = entry_intervals(p, tails)
+            return np.stack([p.family.decode(ends[..., i]) for i in (0, 1)], axis=-1)
         return self._interval_of_draws(p, tails)
 
     @staticmethod

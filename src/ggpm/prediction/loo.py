@@ -40,17 +40,16 @@ __all__ = ["Difference", "LeaveOneOut"]
 
 Array = NDArray[np.float64]
 
-# Rows that answer to the absence of another, if not told: differences to refits are then below 0.006 nats per row
-# (docs/inference.md, which has the other numbers here too).
-NEIGHBOURS = 8
+# Rows that answer to the absence of another, if not told: twice as many where none could, or where the last ones moved
+# the density by more than SETTLED nats, the size of what plain cavities are off by (docs/inference.md).
+NEIGHBOURS, SETTLED = (8, 16, 32, 64), 0.01
 SAME = 1e-9  # share of the largest entry of a row up to which y of two models are the same
-COUPLED_MAX_ORDER = 400  # nD up to which they do if D > 1: their inference costs tens of milliseconds per row there
+# nD up to which they do if D > 1: their inference costs tens of milliseconds per row there. Factorised sites leave out
+# how a row's latents answer to each other, so that its absence moves the sites of others at first order: they do up to
+# an nD whose square is the limit of memory.
+COUPLED_MAX_ORDER, FACTORISED_MAX_ORDER = 400, 4000
 # Share of a row's precision that is not its own site's, below which too few digits of it are left: it has 1e-16/share².
 LEAST_LEFT = 1e-7
-# Factorised sites leave out how a row's latents answer to each other, so that the absence of a row moves the sites of
-# others at first order: twice as many answer until that moves the density by less than SETTLED nats, the size of
-# what plain cavities are off by, and up to an nD whose square is the limit of memory.
-FACTORISED_NEIGHBOURS, SETTLED, FACTORISED_MAX_ORDER = (8, 16, 32, 64), 0.01, 4000
 
 
 @dataclass(frozen=True)
@@ -208,16 +207,16 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
     values = log_densities(a)
     responded = np.zeros(p.shape[0], dtype=bool)
     within = log_expected_prob(family, a.q.mean + p.offset, a.q.marginals.dense(), y)
-    counts = _default_neighbours(a) if neighbours is None else (neighbours,)
+    counts = (NEIGHBOURS if _answers(a) else ()) if neighbours is None else (neighbours,)
     if any(counts) and len(values) > 1 and a.rule.depends_on != "y":
         respond, moving = Response(a), np.arange(len(values))
         for count in counts:
             mean, cov, found = respond(moving, count)
-            rows = moving[found]
+            rows, unanswered = moving[found], moving[~found]
             if rows.size == 0:
                 break
             new = log_expected_prob(family, mean[found] + p.offset[rows], cov[found], y[rows])
-            moving = rows[np.abs(new - values[rows]) > SETTLED]
+            moving = np.append(rows[np.abs(new - values[rows]) > SETTLED], unanswered)
             values[rows], responded[rows] = new, True
             if moving.size == 0 or count >= len(values) - 1:
                 break
@@ -286,12 +285,11 @@ def _rows(whole: Any) -> tuple[Array, Array, Array]:
     return rows.X, rows.y, rows.offset
 
 
-def _default_neighbours(a: Approximation) -> tuple[int, ...]:
-    """Numbers of rows that answer; each after the first is for rows whose density the last one still moved."""
+def _answers(a: Approximation) -> bool:
+    """Whether other rows answer to the absence of one, if not told."""
     n, D = a.process.shape
-    if D > 1 and a.rule.depends_on == "covariance" and a.rule.factorised:
-        return FACTORISED_NEIGHBOURS if n * D <= FACTORISED_MAX_ORDER else ()
-    return (NEIGHBOURS,) if D == 1 or n * D <= COUPLED_MAX_ORDER else ()
+    factorised = a.rule.depends_on == "covariance" and a.rule.factorised
+    return D == 1 or n * D <= (FACTORISED_MAX_ORDER if factorised else COUPLED_MAX_ORDER)
 
 
 class Response:
