@@ -3,9 +3,9 @@
 import pytest
 
 # Densities from which `objective="loo"` learns are sums over nodes of the posterior, whose derivatives are taken too.
-# With Laplace's sites of a dozen rows they are off by up to 0.5 nats (Gaussian; gamma 0.005, beta 3e-5) where a scale has
-# a latent of its own: the likelihood over its site rises along the scale, away from all nodes. Reported densities (`loo`)
-# have as many nodes as each row needs.
+# With Laplace's sites of a dozen rows they are off by up to 0.5 nats (Gaussian; gamma 0.005, beta 3e-5) where a scale
+# has a latent of its own: the likelihood over its site rises along the scale, away from all nodes. Reported densities
+# (`loo`) have as many nodes as each row needs.
 NEEDLES = "learning by leave-one-out has fixed numbers of nodes, and a mixture over scales is a needle for some of them"
 IMPROPER = "log p is not concave: Laplace's sites of a dozen rows leave a cavity without proper posterior, and say so"
 
