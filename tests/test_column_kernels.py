@@ -14,7 +14,19 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ex
 import ggpm
 from ggpm import GGPRegressor, Inducing, load, save
 from ggpm.data.columns import Columns
-from ggpm.kernels import Category, Cyclic, Distances, On, Sphere, diag_pullback, evaluate, placed, resolve_kernel
+from ggpm.kernels import (
+    Category,
+    Cyclic,
+    Distances,
+    On,
+    Pairs,
+    Sphere,
+    diag_pullback,
+    evaluate,
+    placed,
+    resolve_kernel,
+    without_column,
+)
 from ggpm.kernels.pullbacks import node
 
 RNG = np.random.default_rng(0)
@@ -29,6 +41,9 @@ KERNELS = {
     "on in on": On(On(RBF(5.0), 1) + DotProduct(0.5), [2, 3]),
     "category": 2.0 * Category(2) + 0.1 * WhiteKernel(0.3),
     "groups": Category([2]) * On(RBF(9.0), 3),
+    "alike": Category(2, length_scale=0.8, length_scale_bounds=(0.1, 10.0)) * On(RBF(9.0), 3),
+    "alike, held": 2.0 * Category([2, 3], length_scale=0.8),
+    "alike, each": 2.0 * Category([2, 3], None, [0.8, 1.3], (0.1, 10.0)) + Category(2),
     "sphere": On(Sphere(0.7, nu=0.5), [0, 1]),
     "sphere 1.5": 3.0 * On(Sphere(0.7), [0, 1]),
     "sphere 2.5": On(Sphere(0.7, nu=2.5), (0, 1)),
@@ -108,6 +123,21 @@ def test_pullbacks_of_cross_matrices_and_inputs(name):
         np.testing.assert_allclose(grad[row, column], difference, atol=2e-6, rtol=1e-5)
     if "Category" in repr(kernel) and "DotProduct" not in repr(kernel) and "everything" not in name:
         np.testing.assert_array_equal(grad[:, 2], 0.0)  # groups do not move
+
+
+def test_groups_that_are_alike_are_an_rbf_of_indicators():
+    codes = RNG.integers(0, 3, (30, 2)).astype(float)
+    indicators = (codes[:, :, None] == np.arange(3)).reshape(30, 6) / np.sqrt(2)
+    np.testing.assert_allclose(Category([0, 1], length_scale=0.7)(codes), RBF(0.7)(indicators), rtol=1e-12)
+    each = Category([0, 1], length_scale=[0.7, 2.0])
+    np.testing.assert_allclose(each(codes), RBF(np.repeat([0.7, 2.0], 3))(indicators), rtol=1e-12)
+    np.testing.assert_allclose(Category([0, 1], length_scale=1e-3)(codes), Category([0, 1])(codes), atol=1e-300)
+    pairs = Pairs(codes, np.array([[0, 1, 2]]), np.array([[3, 4, 5]]))
+    expected = np.diag(each(codes[:3], codes[3:6]))
+    np.testing.assert_allclose(node(each, pairs).value(slice(0, 1))[0], expected, rtol=1e-12)
+    with pytest.raises(ValueError, match="one for each of its 2"):
+        Category([0, 1], length_scale=[1.0, 2.0, 3.0])(codes)
+    assert repr(without_column(2.0 * each, 2, 0)) == "1.41**2 * Category([1], length_scale=[2])"
 
 
 @pytest.mark.parametrize("nu", [0.5, 0.8, 1.5, 2.5, 3.2, np.inf])

@@ -242,6 +242,33 @@ def test_combinations_of_labels_may_have_levels_of_their_own():
     assert not any("cells" in trial.name for trial in GGPRegressor("poisson").fit(X[["a"]], level > 0).search_)
 
 
+def test_functions_of_numbers_may_differ_by_label():
+    rng = np.random.default_rng(0)
+    x, code = rng.uniform(-2, 2, 150), rng.integers(0, 3, 150)
+    X = pd.DataFrame({"x": x, "kind": pd.Categorical(code.astype(str))})
+    own = GGPRegressor().fit(X, np.sin(2 * x + 2 * code) + 0.2 * rng.normal(size=150))
+    assert "by labels" in own.search_.winner and "Category(['kind'], length_scale" in repr(own.kernel_)
+    apart = GGPRegressor().fit(X, np.sin(2 * x) + code + 0.2 * rng.normal(size=150))
+    assert "by labels" not in apart.search_.winner
+    many = X.assign(kind=pd.Categorical((np.arange(150) // 3).astype(str)))  # three rows of a label show no function
+    assert not any("by labels" in trial.name for trial in GGPRegressor().fit(many, x).search_)
+
+
+def test_labels_alone_have_no_smoothness():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({name: pd.Categorical(rng.integers(0, 3, 90).astype(str)) for name in "ab"})
+    assert [trial.name for trial in GGPRegressor().fit(X, rng.normal(size=90)).search_][:2] == ["levels", "levels"]
+
+
+def test_tables_sorted_by_combinations_of_labels_leave_out_single_rows():
+    cells = np.repeat([[a, b] for a in range(4) for b in range(4)], 6, axis=0).astype(float)
+    assert contest._by_combinations(cells)
+    assert not contest._by_combinations(np.random.default_rng(0).permutation(cells))
+    assert not contest._by_combinations(cells[:, :1])  # one category: labels are longer than blocks
+    visits = np.column_stack([np.arange(96) // 4, cells[:, 1]])  # of 24 patients: others are left out whole
+    assert not contest._by_combinations(visits)
+
+
 def test_the_contest_in_a_picture():
     X, y = rows(40, 2)
     axes = plotting.plot_search(GGPRegressor().fit(X, y))

@@ -34,6 +34,7 @@ KERNELS = [
     Exponentiation(RBF() + C(), 2.0) * Exponentiation(Exponentiation(RBF(), 2.0), 3.0),
     On(Sphere(0.1, nu=0.5), ["lat", "lon"])
     + Category(["site", "a,b"]) * On(Cyclic(24.0, period_bounds=(20.0, 30.0)), 3),
+    On(RBF(), "x") * Category(["site", "use"], None, [0.5, 2.0], (0.1, 9.0)) + Category(1, length_scale=2.0),
     RationalQuadratic(2.0, 0.5) + ExpSineSquared(0.7, 24.0, periodicity_bounds="fixed") + DotProduct(0.0, "fixed"),
     Scaled(
         Additive(0.5, 1.5) + Matern([1.0, 2.0], np.array([[0.1, 1.0], [1.0, 9.0]]), np.inf), (0.5, 1e-7), (3.0, 2.0)

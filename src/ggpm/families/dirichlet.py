@@ -201,6 +201,18 @@ class Dirichlet(Composition):
         value += np.log(products)
         return self._with_careful_rows(value, (_ORDINARY[1] > S) & (least > _ORDINARY[0] * S), alpha, y)
 
+    def latent_terms(self, eta: Array, y: Array, j: int) -> Array:
+        alpha, log_y = self._alpha(eta), np.log(y[:, j, None])
+        P, value = log_gamma_factors(np.minimum(alpha, _ORDINARY[1]))
+        return np.stack([alpha, (alpha - 1.0) * log_y + np.log(P) - value, 1.0 / alpha])
+
+    def from_terms(self, sums: Array, y: Array) -> Array:
+        S, value, inverse = sums
+        P, L = log_gamma_factors(np.minimum(S, _ORDINARY[1]))
+        value = value + L - np.log(P) - (y.shape[-1] - 1) * math.log(self.unit)
+        ordinary = (_ORDINARY[1] > S) & (_ORDINARY[0] * S * inverse < 1.0)  # the least alpha is above 1/inverse
+        return np.where(ordinary, value, np.nan)
+
     def u(self, eta: Array, y: Array) -> Array:
         t = self._terms(eta)
         return t.J * self._score(t, np.log(y), y)[0]

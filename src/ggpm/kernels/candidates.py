@@ -3,8 +3,8 @@
 A recipe says what a kernel consists of; `Ingredients` are made once from X and make the kernel of any recipe, in which
 every column of numbers is measured in its own spread. All of them have a part of all numbers together (times have one
 each), a level for each category, and a constant; what differs is smoothness, whether every number has a length scale
-of its own, and whether there is a linear part, a sum of functions of single columns, a level for each combination of
-labels, or noise of the latent.
+of its own, whether that part is another function for other labels, and whether there is a linear part, a sum of
+functions of single columns, a level for each combination of labels, or noise of the latent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from operator import add
+from operator import add, mul
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +28,19 @@ __all__ = ["Ingredients", "Recipe", "spreads", "standardised", "transferred"]
 
 Array = NDArray[np.float64]
 
-SMOOTHNESS = {np.inf: "RBF", 2.5: "Matérn 5/2", 1.5: "Matérn 3/2", 0.5: "Matérn 1/2"}
+SMOOTHNESS = {np.inf: "RBF", 2.5: "Matérn 5/2", 1.5: "Matérn 3/2", 0.5: "Matérn 1/2", None: "levels"}
 ADDITIVE_MOST = (
     16  # columns up to which sums of functions of single ones are tried: each costs a matrix of exponentials
 )
-SETTINGS = {"one unit": "common", "ranks": "ranks", "own lengths": "own"}  # of recipes, by what they are called
+# of recipes, by what they are called
+SETTINGS = {"one unit": "common", "ranks": "ranks", "own lengths": "own", "by labels": "labels"}
 SUMMANDS = ("linear", "additive", "cells", "noise")  # that kernels may have besides the joint part
 # Knots of the curve from a column to the scores of its ranks. With 9 to 33 of them houses, food and schools of
 # docs/forecasts.md are forecast alike; with one for each row worse, as the curve then follows the sample.
 KNOTS = 17
+LABEL_ROWS = (
+    5  # of a label, on average, from which on it may have a function of its own: of fewer only levels are learned
+)
 NEW_SHARE = 0.1  # of the latent's unit of variance, where a part that the parent does not have starts
 NORMAL_IQR = 1.349  # interquartile range of a normal variable, in standard deviations
 ALIKE = 1.5  # ratio of spreads up to which columns are measured alike anyway
@@ -51,10 +55,10 @@ class Recipe:
     'Matérn 3/2 + linear'
     """
 
-    nu: float = 2.5
-    """Smoothness of the joint part, as in `sklearn.gaussian_process.kernels.Matern`; infinity is an RBF."""
+    nu: float | None = 2.5
+    """Smoothness as in `sklearn.gaussian_process.kernels.Matern`; infinity is an RBF. None: there are but labels."""
     own: bool = False
-    """Whether every number has a length scale of its own."""
+    """Whether every number, and every category with `labels`, has a length scale of its own."""
     linear: bool = False
     additive: bool = False
     """Whether there is a sum of functions of single columns besides the joint part."""
@@ -62,6 +66,8 @@ class Recipe:
     """Whether the latent of every row has noise of its own."""
     cells: bool = False
     """Whether every combination of labels of all categories has a level of its own, besides that of each label."""
+    labels: bool = False
+    """Whether the joint part is another function for other labels: the more of them differ, the less alike."""
     common: bool = False
     """Whether all numbers are measured in one spread, that of all of them, and not each in its own."""
     ranks: bool = False
@@ -99,6 +105,10 @@ class Ingredients:
     """Curves from columns to normal scores of their ranks; () for columns of two values or fewer."""
     rank_distance: float
     """Median distance between rows in these scores."""
+    crossed: tuple[int, ...]
+    """Categories whose labels have rows enough, on average, to show functions of their own."""
+    unlike: float
+    """Labels of these in which two rows differ, on average."""
     cycles: tuple[tuple[int, float], ...]
     """Columns of times with the periods that they show."""
 
@@ -122,13 +132,26 @@ class Ingredients:
         scores = tuple(rank_scores(column, weight) for column in X.T)
         by_ranks = Standardise(tuple(centre), tuple(spread), scores)(X)
         rank_distance = median_distance(by_ranks[:, at], weight=weight) if at else 1.0
+        crossed = tuple(
+            j for j, kind in enumerate(kinds)
+            if kind == "category" and 1 < len(np.unique(X[:, j])) <= len(X) / LABEL_ROWS
+        )  # fmt: skip
+        unlike = sum(_unlike(X[:, j], weight) for j in crossed)
         cycles = tuple((j, period) for j, kind in enumerate(kinds) if kind == "time" for period in cycles_of(X[:, j]))
-        return cls(columns, numbers, centre, spread, distance, unit, unit_distance, scores, rank_distance, cycles)
+        return cls(
+            columns, numbers, centre, spread, distance, unit, unit_distance, scores, rank_distance, crossed, unlike,
+            cycles,
+        )  # fmt: skip
 
     @property
     def times(self) -> list[int]:
         """Columns of times."""
         return [j for j, kind in enumerate(self.columns.kinds) if kind == "time"]
+
+    @property
+    def smooth(self) -> bool:
+        """Whether there are columns besides labels, of which functions may be smooth or rough."""
+        return bool(self.numbers or self.times)
 
     def offers(self, recipe: Recipe) -> bool:
         """Whether the columns have what a recipe asks for.
@@ -136,36 +159,45 @@ class Ingredients:
         >>> Ingredients.of(np.zeros((3, 1)), Columns(1)).offers(Recipe(own=True))
         False
         """
-        varying = len(self.numbers)
+        varying, labelled, crossed = len(self.numbers), len(self._categories()), len(self.crossed)
         return (
-            not (recipe.own and varying < 2)
+            (recipe.flat or (recipe.nu is not None) == self.smooth)
+            and not (recipe.own and varying < 2 and not (recipe.labels and crossed > 1))
+            and not (recipe.labels and crossed < (1 if varying else 2))
             and not (recipe.additive and not 2 <= varying <= ADDITIVE_MOST)
             and not (recipe.linear and not varying)
-            and not (recipe.cells and len(self._categories()) < 2)
+            and not (recipe.cells and labelled < 2)
             and not (recipe.common and (self.unit is None or recipe.ranks))
             and not (recipe.ranks and not any(self.scores[j] for j in self.numbers))
         )
 
-    def _parts(self, recipe: Recipe) -> list[tuple[str, sk.Kernel]]:
-        """Parts by their role, each to be multiplied by a variance."""
-        parts: list[tuple[str, sk.Kernel]] = []
+    def _parts(self, recipe: Recipe) -> list[list[tuple[str, sk.Kernel]]]:
+        """Products by the roles of their factors, each to be multiplied by a variance."""
+        parts: list[list[tuple[str, sk.Kernel]]] = []
         if recipe.flat:
             return parts
+        alike: list[tuple[str, sk.Kernel]] = []
+        if recipe.labels:
+            names, length = [self._name(j) for j in self.crossed], np.sqrt(self.unlike)
+            each = np.full(len(names), length) if recipe.own and len(names) > 1 else length
+            alike = [("labels", Category(names, length_scale=each, length_scale_bounds=(1e-5, 1e5)))]
         if self.numbers:
             on = partial(self._on, at=self.numbers, unit=self.unit if recipe.common else None, ranks=recipe.ranks)
             distance = self.unit_distance if recipe.common else self.rank_distance if recipe.ranks else self.distance
-            length = np.full(len(self.numbers), distance) if recipe.own else distance
-            parts.append(("joint", on(_matern(length, recipe.nu))))
-            if recipe.additive:
-                parts.append(("additive", on(Additive(1.0, recipe.nu))))
+            length = np.full(len(self.numbers), distance) if recipe.own and len(self.numbers) > 1 else distance
+            parts.append([("joint", on(_matern(length, recipe.nu))), *alike])
+            if recipe.additive and recipe.nu is not None:
+                parts.append([("additive", on(Additive(1.0, recipe.nu)))])
             if recipe.linear:
                 # so that a typical row has variance one
-                parts.append(("linear", on(sk.DotProduct(0.0, "fixed"), factor=np.sqrt(len(self.numbers)))))
-        parts += [(f"time {j}", self._on(_matern(1.0, recipe.nu), (j,))) for j in self.times]
-        parts += [(f"cycle {j} {period}", self._named(Cyclic(period), (j,))) for j, period in self.cycles]
-        parts += [(f"category {j}", Category(self._name(j))) for j in self._categories()]
+                parts.append([("linear", on(sk.DotProduct(0.0, "fixed"), factor=np.sqrt(len(self.numbers))))])
+        parts += [[(f"time {j}", self._on(_matern(1.0, recipe.nu), (j,)))] for j in self.times]
+        parts += [[(f"cycle {j} {period}", self._named(Cyclic(period), (j,)))] for j, period in self.cycles]
+        parts += [[(f"category {j}", Category(self._name(j)))] for j in self._categories()]
         if recipe.cells:
-            parts.append(("cells", Category([self._name(j) for j in self._categories()])))
+            parts.append([("cells", Category([self._name(j) for j in self._categories()]))])
+        if alike and not self.numbers:
+            parts.append(alike)
         return parts
 
     def _on(
@@ -198,10 +230,10 @@ class Ingredients:
         def constant(share: float = 1.0) -> sk.ConstantKernel:
             return sk.ConstantKernel(share * variance, (1e-5 * variance, 1e5 * variance))
 
-        terms = [
-            constant(NEW_SHARE if role in ("linear", "additive", "cells") else 1.0) * part
-            for role, part in self._parts(recipe)
-        ]
+        terms = []
+        for factors in self._parts(recipe):
+            share = NEW_SHARE if factors[0][0] in ("linear", "additive", "cells", "labels") else 1.0
+            terms.append(reduce(mul, (factor for _, factor in factors), constant(share)))
         if recipe.noise:
             terms.append(sk.WhiteKernel(NEW_SHARE * variance, (1e-5 * variance, 1e5 * variance)))
         return placed(reduce(add, [*terms, constant()]), self.columns)
@@ -213,12 +245,19 @@ class Ingredients:
         ['joint variance', 'joint', 'linear variance', 'noise', 'constant']
         """
         out: list[str] = []
-        for role, part in self._parts(recipe):
-            out += [f"{role} variance", *[role] * part.n_dims]
+        for factors in self._parts(recipe):
+            out.append(f"{factors[0][0]} variance")
+            out += [role for role, factor in factors for _ in range(factor.n_dims)]
         return [*out, *(["noise"] if recipe.noise else []), "constant"]
 
 
-def _matern(length: float | Array, nu: float) -> sk.Kernel:
+def _unlike(labels: Array, weight: Array | None) -> float:
+    """Share of pairs of rows whose labels differ."""
+    share = np.bincount(np.unique(labels, return_inverse=True)[1].ravel(), weight)
+    return float(1.0 - np.sum((share / share.sum()) ** 2))
+
+
+def _matern(length: float | Array, nu: float | None) -> sk.Kernel:
     return sk.RBF(length) if nu == np.inf else sk.Matern(length, nu=nu)
 
 

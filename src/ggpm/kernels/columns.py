@@ -110,7 +110,8 @@ class Category(sk.NormalizedKernelMixin, sk.Kernel):
     """1 for rows of the same group, 0 for others: every group has a level of its own.
 
     Times another kernel every group has a curve of its own; times a constant, ``ConstantKernel() *
-    Category("subject")``, the variance between groups is learned.
+    Category("subject")``, the variance between groups is learned. With a length scale l groups are alike, and so are
+    their curves: rows whose labels differ in d of the columns have ``exp(-d/(2 l²))``, an RBF of indicators.
 
     Parameters
     ----------
@@ -118,6 +119,10 @@ class Category(sk.NormalizedKernelMixin, sk.Kernel):
         Rows are of one group where they agree in all of these.
     at : tuple of numbers, optional
         Where these columns are in X; `fit` sets it.
+    length_scale : float, or one for each column, optional
+        Without unit: far above 1 for labels that hardly matter. None: groups have nothing in common.
+    length_scale_bounds : pair of floats or "fixed"
+        It is held unless bounds are given.
 
     Examples
     --------
@@ -125,23 +130,70 @@ class Category(sk.NormalizedKernelMixin, sk.Kernel):
     array([[1., 1., 0.],
            [1., 1., 0.],
            [0., 0., 1.]])
+    >>> Category([0, 1], length_scale=1.0)([[0.0, 3.0], [0.0, 4.0], [1.0, 4.0]]).round(3)
+    array([[1.   , 0.607, 0.368],
+           [0.607, 1.   , 0.607],
+           [0.368, 0.607, 1.   ]])
     """
 
-    def __init__(self, columns: Names, at: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, columns: Names, at: Sequence[int] | None = None, length_scale: Any = None,
+        length_scale_bounds: Any = "fixed",
+    ) -> None:  # fmt: skip
         self.columns = columns
         self.at = at
+        self.length_scale = length_scale
+        self.length_scale_bounds = length_scale_bounds
+
+    @property
+    def hyperparameter_length_scale(self) -> sk.Hyperparameter:
+        """The length scale, or all of them."""
+        return sk.Hyperparameter("length_scale", "numeric", self.length_scale_bounds, np.size(self.length_scale))
+
+    @property
+    def hyperparameters(self) -> list[sk.Hyperparameter]:
+        """The length scale, where there is one."""
+        return [] if self.length_scale is None else [self.hyperparameter_length_scale]
 
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
         rows = chosen_columns(X, self.columns, self.at)
-        K = _equal(rows, rows if Y is None else chosen_columns(Y, self.columns, self.at))
-        return (K, np.empty((*K.shape, 0))) if eval_gradient else K
+        columns = rows if Y is None else chosen_columns(Y, self.columns, self.at)
+        if self.length_scale is None:
+            K = _equal(rows, columns)
+            return (K, np.empty((*K.shape, 0))) if eval_gradient else K
+        parts = [unlike / length**2 for unlike, length in zip(_unlike(rows, columns), self.lengths(rows.shape[1]))]
+        K = np.exp(-0.5 * sum(parts))
+        if not eval_gradient:
+            return K
+        if self.n_dims < 2:
+            parts = [sum(parts)][: self.n_dims]
+        return K, np.stack([K * part for part in parts], axis=-1) if parts else np.empty((*K.shape, 0))
+
+    def lengths(self, count: int) -> Array:
+        """The length scale of each of so many columns."""
+        if np.size(self.length_scale) not in (1, count):
+            raise ValueError(
+                f"Category needs one length scale, or one for each of its {count} column(s); got {self.length_scale!r}."
+            )
+        return np.broadcast_to(np.asarray(self.length_scale, dtype=np.float64), count)
+
+    def of_columns(self, columns: Names, at: Sequence[int], keep: Sequence[int] | None = None) -> Category:
+        """This kernel of other columns, or of those that are kept of its own."""
+        length, bounds = self.length_scale, self.length_scale_bounds
+        if keep is not None and np.size(length) > 1:
+            length = np.asarray(length)[list(keep)]
+            bounds = bounds if np.ndim(bounds) < 2 else np.asarray(bounds)[list(keep)]
+        return Category(columns, at, length, bounds)
 
     def is_stationary(self) -> bool:
         """Whether k depends on differences alone: it does."""
         return True
 
     def __repr__(self) -> str:
-        return f"Category({self.columns!r})"
+        if self.length_scale is None:
+            return f"Category({self.columns!r})"
+        shown = ", ".join(f"{length:.3g}" for length in np.ravel(self.length_scale))
+        return f"Category({self.columns!r}, length_scale={shown if np.ndim(self.length_scale) == 0 else f'[{shown}]'})"
 
 
 def _equal(rows: NDArray, columns: NDArray, out: Array | None = None) -> Array:
@@ -151,6 +203,11 @@ def _equal(rows: NDArray, columns: NDArray, out: Array | None = None) -> Array:
     for j in range(1, rows.shape[1]):
         out *= rows[:, j : j + 1] == columns[:, j]
     return out
+
+
+def _unlike(rows: NDArray, columns: NDArray) -> Iterator[NDArray[np.bool_]]:
+    """Whether a row differs from another in a column, (n, m), one column after the other."""
+    return (a[:, None] != b for a, b in zip(rows.T, columns.T))
 
 
 class Sphere(sk.NormalizedKernelMixin, sk.Kernel):
@@ -291,19 +348,38 @@ class OnNode(WrappingNode):
 
 
 class CategoryNode(Node):
+    hyperparameters = ("length_scale",)
+
     def __init__(self, kernel: Any, points: Distances) -> None:
         super().__init__(kernel, points)
         self.rows = chosen_columns(points.rows, kernel.columns, kernel.at)
         self.columns = self.rows if points.square else chosen_columns(points.columns, kernel.columns, kernel.at)
+        self.factors = None if kernel.length_scale is None else kernel.lengths(self.rows.shape[1]) ** -2.0
 
     def value(self, rows: slice, out: Array | None = None) -> Block:
+        if self.factors is not None:
+            out = self.block(rows) if out is None else out
+            out.fill(0.0)
+            for factor, unlike in zip(self.factors, self.unlike(rows)):
+                out -= 0.5 * factor * unlike
+            return np.exp(out, out=out)
         if isinstance(self.points, Pairs):
-            first, second = (self.rows[numbers[rows]] for numbers in (self.points.first, self.points.second))
-            return np.all(first == second, axis=-1).astype(np.float64)
+            return ~np.any(list(self.unlike(rows)), axis=0) * 1.0
         return _equal(self.rows[rows], self.columns, out)
 
+    def unlike(self, rows: slice) -> Iterator[NDArray[np.bool_]]:
+        """Whether points differ in a column, one column after the other."""
+        if isinstance(self.points, Pairs):
+            first, second = self.points.first[rows], self.points.second[rows]
+            return (labels[first] != labels[second] for labels in self.rows.T)
+        return _unlike(self.rows[rows], self.columns)
+
     def pull(self, rows: slice, G: Array, value: Block | None, inputs: bool) -> Pulled:
-        return np.zeros(0), None  # groups do not move
+        if not self.size:
+            return np.zeros(0), None  # groups do not move
+        H = G * (value if isinstance(value, np.ndarray) else self.value(rows))
+        slopes = self.factors * np.array([H[unlike].sum() for unlike in self.unlike(rows)])
+        return slopes if self.size > 1 else slopes.sum(keepdims=True), None
 
 
 class SphereNode(MaternNode):
@@ -353,7 +429,7 @@ def placed(kernel: sk.Kernel, columns: Columns) -> sk.Kernel:
     if isinstance(kernel, Scaled):
         return kernel.around(placed(kernel.kernel, columns))
     if isinstance(kernel, Category):
-        return Category(kernel.columns, tuple(columns.position(name) for name in listed(kernel.columns)))
+        return kernel.of_columns(kernel.columns, tuple(columns.position(name) for name in listed(kernel.columns)))
     if type(kernel) in (sk.Sum, sk.Product):
         return type(kernel)(placed(kernel.k1, columns), placed(kernel.k2, columns))
     if type(kernel) is sk.Exponentiation:
@@ -439,8 +515,10 @@ def _without(kernel: sk.Kernel, at: list[int], j: int) -> sk.Kernel | None:
     if isinstance(kernel, On):
         return _without(kernel.kernel, [at[i] for i in _places(kernel)], j)
     if isinstance(kernel, Category):
-        left = [at[i] for i in _places(kernel) if at[i] != j]
-        return Category(left, tuple(left)) if left else None
+        places = [at[i] for i in _places(kernel)]
+        keep = [i for i, column in enumerate(places) if column != j]
+        left = [places[i] for i in keep]
+        return kernel.of_columns(left, tuple(left), keep) if left else None
     if isinstance(kernel, sk.Sum):
         parts = [part for part in (_without(k, at, j) for k in (kernel.k1, kernel.k2)) if part is not None]
         return sk.Sum(*parts) if len(parts) == 2 else next(iter(parts), None)

@@ -32,8 +32,9 @@ Pulled = tuple[Array, Array | None]  # dL/dtheta (size,) and dL/dZ (m, features)
 
 
 def is_free(kernel: sk.Kernel, name: str) -> bool:
+    """Whether a hyperparameter is there, and not held."""
     bounds = getattr(kernel, name + "_bounds")
-    return not (isinstance(bounds, str) and bounds == "fixed")
+    return getattr(kernel, name) is not None and not (isinstance(bounds, str) and bounds == "fixed")
 
 
 class Node:

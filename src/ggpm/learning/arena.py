@@ -24,6 +24,7 @@ __all__ = ["Arena"]
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
+VANISHED = np.log(1e-2)  # of a variance, relative to where searches start: with less a part says nothing
 CLIMB_FTOL = 1e-4  # relative: differences that decide are a hundred times as large
 
 
@@ -129,9 +130,7 @@ class Arena:
         if start is None:
             start = part.theta
             if parent is not None:
-                known = parent.optimum.theta
-                wanted = self.roles(recipe, start)
-                start = transferred(known, self.roles(parent.recipe, known), start, wanted)
+                start = self._onwards(parent, recipe, start)
         try:
             with np.errstate(all="ignore"):  # a step that goes too far is one to retreat from
                 found = search(WarmObjective(part), start, max_iter=max_iter, ftol=CLIMB_FTOL)
@@ -142,6 +141,16 @@ class Arena:
         except np.linalg.LinAlgError:
             return None
         return self._entry(recipe, part, rows, found, loo, approximation.log_evidence, time.perf_counter() - began)
+
+    def _onwards(self, parent: Entry, recipe: Recipe, start: Array) -> Array:
+        """Where a parent ended; a joint part that had vanished there begins anew, as the recipe's may be of use."""
+        known, wanted = parent.optimum.theta, self.roles(recipe, start)
+        roles = self.roles(parent.recipe, known)
+        for j, role in enumerate(roles):
+            first = role.split()[0]
+            if role == f"{first} joint variance" and role in wanted and known[j] < start[wanted.index(role)] + VANISHED:
+                roles = ["" if other.startswith(f"{first} joint") else other for other in roles]
+        return transferred(known, roles, start, wanted)
 
     def recalled(self, recipe: Recipe, rows: Rows, told: dict[str, Any]) -> Entry:
         """A candidate from its `Entry.told`."""

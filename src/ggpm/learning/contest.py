@@ -50,7 +50,7 @@ MOST_COUPLED, CHEAP_BLOCKS = 700, 3
 SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, and on the last
 PLAINEST, FLAT = Recipe(np.inf), Recipe(flat=True)
 SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
-PARTS = ("ranks", "own", *SUMMANDS)
+PARTS = ("ranks", "own", "labels", *SUMMANDS)
 # Nats of evidence, priors included, over all rows of a rung that a further part must bring, and each further length
 # scale. Leave-one-out densities may only object: of rows that shaped eight length scales they say little (on readings
 # of the wind 17 nats gained and 0.05 lost on each new row, on shares of food 5 and 0.02).
@@ -260,7 +260,8 @@ class Ring:
 def _earns(child: Entry, parent: Entry) -> bool:
     """Whether a further part is worth having."""
     evidence, loo = child.value - parent.value, child.loo_mean - parent.loo_mean
-    further = len(child.optimum.theta) - len(parent.optimum.theta) if child.recipe.own and not parent.recipe.own else 0
+    lengths = child.recipe.own and (child.recipe.labels, True) != (parent.recipe.labels, parent.recipe.own)
+    further = len(child.optimum.theta) - len(parent.optimum.theta) if lengths else 0
     return loo >= 0.0 and evidence >= max(LEAST_GAIN, OWN_GAIN * further)
 
 
@@ -334,13 +335,15 @@ def contest(
     order = np.random.default_rng(seed).permutation(n)[: _most_rows(arena.pool)]
     first = np.sort(order[:FIRST_ROWS])
     last = np.sort(order[: int(np.clip(n // 2, *LAST_ROWS))])
-    plain = [(PLAINEST, first, None, s) for s in arena.starts(PLAINEST, SHORTER)]
-    plainest = ring.tried([*plain, (replace(PLAINEST, common=True), first, None, None)], max_iter=SHORT_CLIMB)
+    smooth = arena.ingredients.smooth
+    recipe = PLAINEST if smooth else replace(PLAINEST, nu=None)
+    plain = [(recipe, first, None, s) for s in arena.starts(recipe, SHORTER)]
+    plainest = ring.tried([*plain, (replace(recipe, common=True), first, None, None)], max_iter=SHORT_CLIMB)
     if not plainest:
         return None
     if total(arena.pool) < LEAST_ROWS:
         return ring.outcome(plainest, plainest[:1])
-    rougher = [(replace(plainest[0].recipe, nu=nu), first, plainest[0], None) for nu in SMOOTHNESSES]
+    rougher = [(replace(plainest[0].recipe, nu=nu), first, plainest[0], None) for nu in SMOOTHNESSES if smooth]
     rung = [plainest[0], *ring.tried(rougher, max_iter=SHORT_CLIMB)]
     survivors = sorted(rung, key=lambda e: -score(e))[:SURVIVORS]
     kept: list[Entry] = []
@@ -367,10 +370,25 @@ def contest(
             helped = [part for part in PARTS if part in helpful and not getattr(best.recipe, part)]
             best = pruned
         kept.append(best)
+    again = [(c, best.rows, best, None) for c in _beside(best.recipe) if c not in tried]
+    found = ring.tried(again, max_iter=LONG_CLIMB)
+    rung = [*rung, *found]
+    if found and score(found[0]) > score(best):
+        best = found[0]
+        kept.append(best)
     flat = ring.tried([(FLAT, best.rows, None, None)], max_iter=SHORT_CLIMB)
     kept += [e for e in flat if not _shows(best, e, len(best.rows) / n)]
     rung = [*rung, *flat]
     return ring.outcome([e for e in rung if len(e.rows) == len(best.rows)], kept)
+
+
+def _beside(recipe: Recipe) -> list[Recipe]:
+    """The recipe with the next smoothnesses: with other parts another one may be right than was without them."""
+    if recipe.nu is None:
+        return []
+    order = (PLAINEST.nu, *SMOOTHNESSES)
+    at = order.index(recipe.nu)
+    return [replace(recipe, nu=nu) for nu in (*order[max(at - 1, 0) : at], *order[at + 1 : at + 2])]
 
 
 def _bred(recipe: Recipe, part: str) -> Recipe:
@@ -424,13 +442,15 @@ def _blocks(pool: Evidence, columns: Columns) -> Rows | None:
 
     Rows that follow each other in a table often hang together (the hours of a day, the visits of a patient), and single
     ones are known from their neighbours: leaving out one at a time chooses kernels that interpolate. Where rows come in
-    no order, such blocks are as good as any. For few rows, and where the table is sorted by y, so that blocks would be
-    whole classes, which nothing can predict, only rows that stand there several times are left out together: they say
-    the same as one of so much weight. None where there are no such rows.
+    no order, such blocks are as good as any. For few rows, and where the table is sorted by y or by combinations of
+    labels, so that blocks would be whole classes or combinations, which nothing can predict, only rows that stand there
+    several times are left out together: they say the same as one of so much weight. None where there are no such rows.
     """
     field: Any = pool.field
     n, kinds = field.n_rows, columns.kinds
-    if total(pool) < BLOCKS_FROM or ("time" not in kinds and _sorted(pool.family, field.y)):
+    labels = field.X[:, [kind == "category" for kind in kinds]]
+    ordered = "time" in kinds or not (_sorted(pool.family, field.y) or _by_combinations(labels))
+    if total(pool) < BLOCKS_FROM or not ordered:
         rows = np.column_stack([field.X, field.y.reshape(len(field.y), -1), field.offset])
         alike = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
         return None if alike.max() == n - 1 else alike
@@ -444,6 +464,22 @@ def total(pool: Evidence) -> float:
     """How many rows there are, each as often as it counts."""
     field: Any = pool.field
     return float(pool.family.split(field.y)[1].sum()) if isinstance(pool.family, Weighted) else float(field.n_rows)
+
+
+def _by_combinations(labels: Array) -> bool:
+    """Whether blocks of consecutive rows are combinations of labels, while each label itself is in several of them.
+
+    Rows of one combination stand together, most combinations fit into a block, and no label does: where one does (a
+    patient's visits, a storm's hours), forecasts are for others, which are left out whole as they should be.
+    """
+    n, count = labels.shape
+    if count < 2:
+        return False
+    cells = np.unique(labels, axis=0, return_inverse=True)[1].ravel()
+    runs, different = 1 + np.sum(np.diff(cells) != 0), cells.max() + 1
+    places = (np.flatnonzero(column == label) for column in labels.T for label in np.unique(column))
+    fits = any(np.ptp(place) < n // BLOCKS for place in places)
+    return bool(BLOCKS < different <= n // 2 and runs <= SORTED_RUNS * different and not fits)
 
 
 def _sorted(family: Family, encoded: Array) -> bool:

@@ -194,8 +194,11 @@ def _array(items: list, dtype: str, shape: list) -> NDArray:
 
 
 def _kernel(kind: type[sk.Kernel], params: dict[str, Any]) -> sk.Kernel:
-    expected = set(signature(kind).parameters)
-    require(set(params) == expected, f"{kind.__name__} has parameters {sorted(expected)}, the file {sorted(params)}")
+    known = signature(kind).parameters
+    needed = {name for name, parameter in known.items() if parameter.default is parameter.empty}
+    # files of earlier versions do not have what was added since, with a default that means what was before
+    given = set(params)
+    require(needed <= given <= set(known), f"{kind.__name__} has parameters {sorted(known)}, the file {sorted(given)}")
     for name in ("kernel", "k1", "k2"):
         require(name not in params or isinstance(params[name], sk.Kernel), f"{name} must be a kernel")
     if kind is sk.PairwiseKernel:

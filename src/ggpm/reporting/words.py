@@ -85,7 +85,8 @@ def _function(kernel: sk.Kernel, of: str) -> str:
         return _function(kernel.kernel, of) + (" by their ranks" if any(kernel.knots) else " in units of their spread")
     if isinstance(kernel, Category):
         columns = kernel.columns if isinstance(kernel.columns, list | tuple) else [kernel.columns]
-        return f"a level for each {', '.join(map(str, columns))}"
+        alike = "" if kernel.length_scale is None else " (the more labels two have in common, the more alike)"
+        return f"a level for each {', '.join(map(str, columns))}{alike}"
     if isinstance(kernel, Cyclic):
         return f"a cycle of {of} with period {kernel.period:.4g} and length scale {kernel.length_scale:.3g}"
     if isinstance(kernel, Sphere):

@@ -77,7 +77,8 @@ def _summands(kernel: Any, X: Array, like: Array) -> list[Array]:
         case Category():
             labels, known = (chosen_columns(rows, kernel.columns, kernel.at) for rows in (X, like))
             ranks = [np.searchsorted(np.unique(b), a) for a, b in zip(labels.T, known.T)]
-            return [APART * np.stack(ranks, axis=1).astype(np.float64)]
+            apart = APART if kernel.length_scale is None else 1.0 / np.asarray(kernel.length_scale)
+            return [apart * np.stack(ranks, axis=1).astype(np.float64)]
         case Sphere():
             return [unit_vectors(X) / kernel.length_scale]
         case Cyclic():
