@@ -304,7 +304,7 @@ class Dirichlet(Composition):
     def statistic(self, y: Array) -> tuple[Array, Array]:
         """log y, and -sum_j log y_j per unit of the user's y."""
         log_y = np.log(y)
-        return log_y, -log_y.sum(axis=-1) - (y.shape[-1] - 1) * math.log(self.unit)
+        return log_y, -(log_y @ np.ones(y.shape[-1])) - (y.shape[-1] - 1) * math.log(self.unit)
 
     def part_log_prob(self, eta: Array, z: Array) -> Array:
         """Log densities of the logits of the parts, which are beta variables, at every node."""
