@@ -217,7 +217,9 @@ def test_with_all_rows_as_neighbours_it_is_a_refit(name, method):
     if method.endswith("factorised") and model.family_.latent_dim == 1:
         pytest.skip("one latent: the same as blocks")
     mean, cov, responded = Response(model.fit_.approximate())(np.arange(7), 6)
-    assert responded.all()
+    # where log p is not concave the small model of a row may be improper, and the row is said to stay a plain cavity
+    assert responded.all() or (name == "student_t" and responded.sum() == 6)
+    assert responded[[0, 4]].all()
     for i in (0, 4):
         keep = np.arange(7) != i
         other = GGPRegressor(model.family_, model.kernel_, inference=inference, optimizer=None).fit(X[keep], y[keep])
