@@ -2,50 +2,22 @@
 
 import pytest
 
-STALLS = "log p is not concave: with a dozen rows Newton's steps stall before the mode has all its digits"
+# Densities from which `objective="loo"` learns are sums over nodes of the posterior, whose derivatives are taken too.
+# With Laplace's sites of a dozen rows they are off by up to 0.5 nats (Gaussian; gamma 0.005, beta 3e-5) where a scale
+# has a latent of its own: the likelihood over its site rises along the scale, away from all nodes. Reported densities
+# (`loo`) have as many nodes as each row needs.
 NEEDLES = "learning by leave-one-out has fixed numbers of nodes, and a mixture over scales is a needle for some of them"
-JITTER = "rows of precision 1e4 and more see the jitter of 1e-8 on K_uu: the difference is proportional to it"
+IMPROPER = "log p is not concave: Laplace's sites of a dozen rows leave a cavity without proper posterior, and say so"
 
-STEEP = "log p falls like exp(-2 eta) in the log-scale: latents ten wide have averages that no rule here resolves"
-
-LIMITS = (
-    {
-        ("test_a_new_field_gives_what_the_structured_one_does", "student_t-Laplace"): NEEDLES,
-        ("test_all_rows_as_inducing_points_is_the_exact_solver", "gaussian_mean_scale-shared-laplace"): JITTER,
-        ("test_all_rows_as_inducing_points_is_the_exact_solver", "gaussian_mean_scale-separate-laplace"): JITTER,
-        (
-            "test_all_rows_as_inducing_points_is_the_exact_solver",
-            "von_mises_direction_concentration-shared-laplace",
-        ): JITTER,
-        ("test_with_all_rows_as_neighbours_it_is_a_refit", "student_t-variational"): STALLS,
-        ("test_with_all_rows_as_neighbours_it_is_a_refit", "student_t-variational, factorised"): STALLS,
-    }
-    | {
-        ("test_expectations_are_within_1e5_of_brute_force", name): STEEP
-        for name in (
-            "gaussian_mean_scale",
-            "student_t",
-            "gamma_mean_shape",
-            "negative_binomial_mean_dispersion",
-            "von_mises_direction_concentration",
-        )
-    }
-    | {
-        ("test_densities_are_those_of_the_predictive_distribution_at_the_cavity", name): NEEDLES
-        for name in (
-            "gaussian_mean_scale",
-            "student_t",
-            "gamma_mean_shape",
-            "beta_mean_precision",
-            "von_mises_direction_concentration",
-        )
-    }
-)
-
-
-STARTS = "a built-in family starts from the scale of y, a user's copy of it does not, and they end in different optima"
-LIMITS |= {
-    ("test_learning_with_a_hyperparameter_is_that_of_the_built_in", "laplace"): STARTS,
+LIMITS = {("test_a_new_field_gives_what_the_structured_one_does", "student_t-Laplace"): IMPROPER} | {
+    ("test_densities_are_those_of_the_predictive_distribution_at_the_cavity", name): reason
+    for name, reason in (
+        ("gaussian_mean_scale", NEEDLES),
+        ("student_t", IMPROPER),
+        ("gamma_mean_shape", NEEDLES),
+        ("beta_mean_precision", NEEDLES),
+        ("von_mises_direction_concentration", NEEDLES),
+    )
 }
 
 # Families whose tests take long, because their log p is not concave: outside of their own files they run with the slow
@@ -74,4 +46,4 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
         reason = LIMITS.get((name, case))
         if reason is not None and "test_evidence" not in item.nodeid:
-            item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=True))

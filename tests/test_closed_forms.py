@@ -252,6 +252,16 @@ def entries_by(family, y):
     assert seen == set(np.ndindex(moment.shape[1:]))
 
 
+def latent_terms(family, y):
+    eta, _, rng = latents(family)
+    eta = eta[:, :, None] + rng.normal(size=(*eta.shape, 3))
+    sums = sum(family.latent_terms(eta[:, j], y, j) for j in range(family.latent_dim))
+    want = family.log_prob(eta.transpose(2, 0, 1), y).T
+    np.testing.assert_allclose(family.from_terms(sums, y), want, rtol=1e-12, atol=1e-12)
+    far = sum(family.latent_terms(np.full((ROWS, 1), 5.0 if j else -20.0), y, j) for j in range(family.latent_dim))
+    assert np.isnan(family.from_terms(far, y)).all()
+
+
 def share_spread(family, y):
     """With trials where counts are out of some; matrices of covariances against their one number."""
     eta, _, _ = latents(family)
@@ -264,7 +274,7 @@ def share_spread(family, y):
 COMPARE = {f.__name__: f for f in (
     expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, log_expected_prob_factorised,
     predictive_log_prob, fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob,
-    entries_by, share_spread,
+    latent_terms, entries_by, share_spread,
 )}  # fmt: skip
 
 
@@ -329,7 +339,8 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
         bare.share_spread(y),
         bare.fewer_latents(y, eye, y),
     ]
-    assert bare.statistic(y) is None and answers == [None] * len(OPTIONAL)
+    answers += [bare.latent_terms(y, y, 0)]
+    assert bare.statistic(y) is None and bare.from_terms(y, y) is None and answers == [None] * len(OPTIONAL)
     with pytest.raises(ValueError, match="'pdf' is not one of the optional methods expected_log_prob"):
         bare.has("pdf")
 
@@ -355,6 +366,7 @@ def test_what_the_built_in_families_have():
     }  # fmt: skip
     assert have["fewer_latents"] == {"wishart"}
     assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
+    assert have["latent_terms"] == {"dirichlet", "dirichlet, exp"}
     assert have["entries_by"] == {"wishart"}
     assert have["natural"] == have["part_log_prob"] | {
         "von_mises", "von_mises_direction_concentration", "categorical", "multinomial", "wishart",

@@ -44,6 +44,7 @@ OPTIONAL = (
     "cdf",
     "natural",
     "part_log_prob",
+    "latent_terms",
     "entries_by",
     "share_spread",
 )
@@ -440,6 +441,18 @@ class Family(BaseEstimator, ABC):
         z is the logit of the part's place between the bounds of the support, and the density is per unit of z, so that
         parts next to a bound keep their digits; None if there is no such form.
         """
+        return None
+
+    def latent_terms(self, eta: Array, y: Array, j: int) -> Any:
+        """Terms (q, k, S) of latent j (k, S) and encoded y (k, ...), in whose sums over all latents log p can be told.
+
+        `from_terms` gives it. Nodes of a grid that share their first latents share the sums over these; None if log p
+        does not separate.
+        """
+        return None
+
+    def from_terms(self, sums: Array, y: Array) -> Any:
+        """log p (k, S) from sums (q, k, S) over the latents, beside `latent_terms`; nan where digits would be lost."""
         return None
 
     def entries_by(self, eta: Array, uniform: Array) -> Any:

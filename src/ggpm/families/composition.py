@@ -60,11 +60,11 @@ class Composition(Family):
         if self.zeros not in ZEROS:
             raise ValueError(f"zeros must be 'error', 'additive' or 'squeeze'; got {self.zeros!r}.")
         out = self.support.validate(self._closed(y))
-        out = out / out.sum(axis=-1, keepdims=True)  # the support allows sums that are rounded
+        out = out / (out @ np.ones(out.shape[-1]))[..., None]  # the support allows sums that are rounded
         if self.zeros != "error":
             return self._replaced(out, len(out))
-        zero = np.flatnonzero((out == 0).any(axis=-1))
-        if zero.size:
+        if not out.all():
+            zero = np.flatnonzero((out == 0).any(axis=-1))
             shown = [part for row in zero[:5] for part in (", ", Row(row))][1:]
             raise ValueError(
                 Message(

@@ -201,6 +201,18 @@ class Dirichlet(Composition):
         value += np.log(products)
         return self._with_careful_rows(value, (_ORDINARY[1] > S) & (least > _ORDINARY[0] * S), alpha, y)
 
+    def latent_terms(self, eta: Array, y: Array, j: int) -> Array:
+        alpha, log_y = self._alpha(eta), np.log(y[:, j, None])
+        P, value = log_gamma_factors(np.minimum(alpha, _ORDINARY[1]))
+        return np.stack([alpha, (alpha - 1.0) * log_y + np.log(P) - value, 1.0 / alpha])
+
+    def from_terms(self, sums: Array, y: Array) -> Array:
+        S, value, inverse = sums
+        P, L = log_gamma_factors(np.minimum(S, _ORDINARY[1]))
+        value = value + L - np.log(P) - (y.shape[-1] - 1) * math.log(self.unit)
+        ordinary = (_ORDINARY[1] > S) & (_ORDINARY[0] * S * inverse < 1.0)  # the least alpha is above 1/inverse
+        return np.where(ordinary, value, np.nan)
+
     def u(self, eta: Array, y: Array) -> Array:
         t = self._terms(eta)
         return t.J * self._score(t, np.log(y), y)[0]
@@ -292,7 +304,7 @@ class Dirichlet(Composition):
     def statistic(self, y: Array) -> tuple[Array, Array]:
         """log y, and -sum_j log y_j per unit of the user's y."""
         log_y = np.log(y)
-        return log_y, -log_y.sum(axis=-1) - (y.shape[-1] - 1) * math.log(self.unit)
+        return log_y, -(log_y @ np.ones(y.shape[-1])) - (y.shape[-1] - 1) * math.log(self.unit)
 
     def part_log_prob(self, eta: Array, z: Array) -> Array:
         """Log densities of the logits of the parts, which are beta variables, at every node."""

@@ -472,7 +472,7 @@ class Simplex(Support):
         if np.any(out < 0):
             first = _first(np.any(out < 0, axis=1), out)
             raise ValueError(Message(f"y must be {what}; got negative parts (", first, ")."))
-        total = out.sum(axis=1)
+        total = out @ np.ones(out.shape[1])
         off = np.abs(total - self.total) > self.atol * self.total
         if off.any():
             row = int(np.argwhere(off)[0][0])

@@ -9,8 +9,9 @@ by its curvature H there, and every row gets as many as it needs:
 * Two or three: the ladder of product rules of `ggpm.families.special.adaptive`, climbed until two neighbours agree.
   Rows that do not settle are integrated with the stretched rule over sections across their widest direction: each
   section of three latents is an integral over two and climbs the ladder itself, each of two is one over a line.
-* More: sparse grids. Rows that do not settle get quasi-random points about the mode and of the Gaussian, whose error
-  grows with the width of the latents.
+* More: sparse grids, each with the nodes of the one before. Where log p is a function of sums over the latents, nodes
+  that begin alike share them: with a lower root the first latents depend on the first coordinates alone. Rows that do
+  not settle get quasi-random points about the mode and of the Gaussian, whose error grows with the latents' width.
 
 R and the root of H are triangular factors: unique, so that no result depends on the choice of a basis.
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +36,9 @@ from ggpm.families.special.adaptive import (
     first_levels,
     groups,
     latent_root,
+    nested_grid,
     place,
+    prefixes,
     raised,
     sparse_levels,
 )
@@ -91,7 +95,8 @@ def log_expected_prob(family: Family, mean: Array, cov: Array, y: Array) -> Arra
         rows = slice(start, start + CHUNK)
         centre, R = latent_root(mean[rows], cov[rows], density.shift_invariant)
         peaks = _peaks(Integrand(density, centre, R, y[rows], np.zeros(len(centre))))
-        out[rows] = _nested(peaks, 1) if R.shape[2] == 1 else _by_ladder(peaks)
+        d = R.shape[2]
+        out[rows] = _nested(peaks, 1) if d == 1 else _by_ladder(peaks) if d <= PRODUCT_MOST else _by_grids(peaks)
     return out
 
 
@@ -146,6 +151,35 @@ class Peaks:
             out[rows] = log_sum(values, weights)
         return out - self.log_det
 
+    def grid_integrals(self, level: int) -> tuple[Array, Array]:
+        """The same by a sparse grid and by the one before it."""
+        d, out = self.e.shape[1], np.empty((2, len(self.e)))
+        if len(sparse_levels(d)) == 1:  # points are all that there is to compare with
+            levels = np.zeros((len(self.e), 1), dtype=np.intp)
+            return self.log_integral(levels), self.log_integral(levels + 1)
+        x, fine, coarse = nested_grid(d, level)
+        square = 0.5 * np.sum(x**2, axis=1)[:, None]
+        separate = isinstance(self.integrand.family, Family) and self.integrand.family.has("latent_terms")
+        for rows in batches(len(self.e), (4 if separate else d) * len(x)):
+            values = self._by_prefix(level, rows) if separate else self._at(x, rows)
+            if (lost := np.isnan(values).any(axis=0)).any():
+                values[:, lost] = self._at(x, np.arange(len(self.e))[rows][lost])
+            out[:, rows] = log_sum(values + square, coarse), log_sum(values + square, fine)
+        return out[0] - self.log_det, out[1] - self.log_det
+
+    def _by_prefix(self, level: int, rows: slice) -> Array:
+        """log f at the nodes of a sparse grid, (S, rows), from sums that nodes which begin alike share."""
+        f, e, root = self.integrand.of(rows), self.e[rows], self._root[rows]
+        family, centre, along, d = cast(Family, f.family), f.eta(e), f.R @ root, e.shape[1]
+        sums = np.zeros((1, 1, 1))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            for j, (x, parent) in enumerate(prefixes(d, level)):
+                own = family.latent_terms(centre[:, j, None] + along[:, j, : j + 1] @ x.T, f.y, j)
+                square = np.square(e[:, j, None] + root[:, j, : j + 1] @ x.T)
+                sums = np.concatenate([own, square[None]]) + (sums[:, :, parent] if j else 0.0)
+            value = family.from_terms(sums[:-1], f.y) - 0.5 * sums[-1] + f.constant[:, None]
+        return value.T
+
     def student_integral(self, log2: int) -> Array:
         """The same by quasi-random points of a mixture: heavy tails about the mode, and the Gaussian of the latent.
 
@@ -169,15 +203,16 @@ class Peaks:
         return out - d * HALF_LOG_2PI
 
     def _at(self, x: Array, rows: Rows | slice) -> Array:
-        """log f at mode + L^-T x, (S, rows)."""
+        """log f at mode + root x, (S, rows)."""
         e, root, f = self.e[rows], self._root[rows], self.integrand.of(rows)
         square = np.sum(e**2, axis=1) + x @ (2.0 * np.einsum("nij,ni->jn", root, e)) + _quadratic(root, x)
         return f.at(place(f.eta(e), f.R @ root, x), square)
 
     @cached_property
     def _root(self) -> Array:
-        """L^-T."""
-        return np.asarray(np.linalg.inv(self.L).swapaxes(1, 2), dtype=np.float64)
+        """L^-T; with more than three latents the lower root of L^-T L^-1, by which latents come one by one."""
+        root = np.asarray(np.linalg.inv(self.L).swapaxes(1, 2), dtype=np.float64)
+        return root if root.shape[1] <= PRODUCT_MOST else cholesky_root(root @ root.swapaxes(1, 2))
 
     @property
     def log_det(self) -> Array:
@@ -341,11 +376,10 @@ def _line(
 
 def _by_ladder(peaks: Peaks) -> Array:
     D, spread = peaks.e.shape[1], peaks.spread
-    products = D <= PRODUCT_MOST
-    levels = np.maximum(first_levels(spread), 2) if products else np.ones((len(spread), 1), dtype=np.intp)
+    levels = np.maximum(first_levels(spread), 2)
     out, rows = peaks.log_integral(levels - 1), np.arange(len(levels))
     # wide integrands may come close by chance before they converge: there the change before counts, too
-    wide = (spread.max(axis=1) > WIDE) & products
+    wide = spread.max(axis=1) > WIDE
     before, share = np.where(wide, np.inf, 0.0), np.where(wide, NEXT_OF_WIDE, NEXT)
     unsettled = [rows[:0]]
     while rows.size:
@@ -355,18 +389,28 @@ def _by_ladder(peaks: Peaks) -> Array:
             slow = np.where(np.isfinite(before[rows]) & (before[rows] > 0), change / before[rows], 0.0)
         error = np.maximum(share[rows] * np.maximum(change, CHANCE * before[rows]), change * np.minimum(slow, 1.0))
         out[rows], before[rows] = finer, change
-        rows, error = rows[~(error <= TOLERANCE)], error[~(error <= TOLERANCE)]
-        if products:
-            levels[rows], moved = raised(levels[rows], np.ones((rows.size, D)), 0.5, D, MOST_NODES[D])
-        else:  # sparse grids converge too slowly for more, and points converge more slowly still
-            moved = levels[rows, 0] + 1 < len(sparse_levels(D))
-            levels[rows] += moved[:, None]
-        unsettled.append(rows[~moved & (products | ~(error <= GRID_ERROR))])
+        rows = rows[~(error <= TOLERANCE)]
+        levels[rows], moved = raised(levels[rows], np.ones((rows.size, D)), 0.5, D, MOST_NODES[D])
+        unsettled.append(rows[~moved])
         rows = rows[moved]
     left = np.concatenate(unsettled)
     if left.size:
-        some = peaks.of(left)
-        out[left] = _nested(some, D) if products else some.student_integral(STUDENT_LOG2)
+        out[left] = _nested(peaks.of(left), D)
+    return out
+
+
+def _by_grids(peaks: Peaks) -> Array:
+    out, rows, error = np.empty(len(peaks.e)), np.arange(len(peaks.e)), np.empty(0)
+    for level in range(1, max(2, len(sparse_levels(peaks.e.shape[1])))):
+        coarse, out[rows] = peaks.of(rows).grid_integrals(level)
+        error = NEXT * np.abs(out[rows] - coarse)
+        rows, error = rows[~(error <= TOLERANCE)], error[~(error <= TOLERANCE)]
+        if rows.size == 0:
+            return out
+    # sparse grids converge too slowly for more, and points converge more slowly still
+    left = rows[~(error <= GRID_ERROR)]
+    if left.size:
+        out[left] = peaks.of(left).student_integral(STUDENT_LOG2)
     return out
 
 
