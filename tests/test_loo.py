@@ -8,7 +8,7 @@ from cases import FAMILIES, dense_evidence, kernels, simulate
 from ggpm import GGPClassifier, GGPRegressor, Laplace, Taylor, Variational, families
 from ggpm.families.curvature import Diagonal
 from ggpm.kernels import resolve_kernel
-from ggpm.learning.cavities import LEARNED, cavities, log_densities
+from ggpm.learning.cavities import LEARNED, cavities, log_densities, told_cavities
 from ggpm.prediction.loo import LeaveOneOut, Response
 from ggpm.prediction.predictive import Predictive
 
@@ -125,6 +125,19 @@ def test_more_rows_answer_where_few_have_no_proper_prior():
     expected = refits(model, X, y, rows)
     off, now = (np.abs(found.pointwise[rows] - expected).max() for found in (few, more))
     assert now < 0.01 < off
+
+
+@pytest.mark.parametrize("name, n, seed", [("student_t", 80, 0), ("gaussian_mean_scale", 40, 3)])
+def test_rows_whose_cavity_is_wider_than_the_prior_are_refitted(name, n, seed):
+    """Negative curvature of other rows, or no Gaussian at all: the plain cavity is off by nats, if there is one."""
+    model, X, y = fitted(name, "laplace", n=n, seed=seed)
+    told = told_cavities(model.fit_.approximate())[2]
+    rows = np.flatnonzero(~told)
+    assert 0 < rows.size < 5
+    plain = model.loo(neighbours=0)
+    np.testing.assert_array_equal(np.flatnonzero(plain.responded), rows)
+    # the same mode, found from another start to the rule's own tolerance
+    np.testing.assert_allclose(plain.pointwise[rows], refits(model, X, y, rows), atol=1e-5)
 
 
 @pytest.mark.slow

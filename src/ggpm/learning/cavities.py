@@ -23,7 +23,7 @@ from ggpm.families.special.adaptive import PRODUCT_MOST, Levels, Rows, climb, fi
 from ggpm.families.weighted import unweighted
 from ggpm.fields.base import Approximation
 from ggpm.fields.dense.diagonal import DiagonalSolution
-from ggpm.fields.dense.field import Cotangent, DenseGaussian
+from ggpm.fields.dense.field import Cotangent, DenseGaussian, DenseProcess
 from ggpm.sites.base import InferenceError
 from ggpm.sites.densities import log_expected_prob
 from ggpm.sites.expectations import cholesky_pullback, place
@@ -35,6 +35,7 @@ Array = NDArray[np.float64]
 # first quasi-random rule serve, since weights of sparse grids may be negative.
 REPORTED, LEARNED = "reported", "learned"
 AGREEMENT, MOST_NODES = 1e-8, 2**12
+ROUNDING = 1e-6  # of a cavity's variance, relative to the prior's, which it may reach
 NEARLY_ALL = 0.99  # share of a row's precision that is its own site's, above which 1 minus it loses digits
 
 
@@ -42,6 +43,22 @@ def cavities(approximation: Approximation) -> tuple[Array, Array]:
     """Mean (n, D) and covariance (n, D, D) of every row's latent given the other rows' sites."""
     V_c, _, _ = _cavity_cov(approximation)
     return approximation.q.mean - np.einsum("njk,nk->nj", V_c, approximation.q.z), V_c
+
+
+def told_cavities(approximation: Approximation) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Those of the rows, and a mask of the rows whose can be trusted; the posterior's own marginals elsewhere.
+
+    Sites of other rows that are not negative never leave a cavity wider than the prior. One that is wider, or no
+    Gaussian at all, comes from negative curvature that would not stay as it is without the row.
+    """
+    q, process = approximation.q, approximation.process
+    V_c, _, _, proper = _divided(approximation)
+    variance = np.einsum("njj->nj", V_c)
+    if isinstance(process, DenseProcess):
+        prior = np.stack([np.diag(process.K.of(j)) for j in range(variance.shape[1])], axis=1)
+        proper &= ~np.any(variance > (1.0 + ROUNDING) * prior, axis=1)
+    V_c = np.where(proper[:, None, None], V_c, q.marginals.dense())
+    return q.mean - np.where(proper[:, None], np.einsum("njk,nk->nj", V_c, q.z), 0.0), V_c, proper
 
 
 def log_densities(approximation: Approximation, which: str = REPORTED) -> Array:
@@ -84,22 +101,32 @@ def left_of(q: Any) -> Array:
 
 def _cavity_cov(approximation: Approximation) -> tuple[Array, Array, Array]:
     """V_c, A = (I - V U)^-1 = V_c V^-1, and log|I - V U|, rows first."""
+    *found, proper = _divided(approximation)
+    if not proper.all():
+        raise improper()
+    V_c, A, log_det = found
+    return V_c, A, log_det
+
+
+def _divided(approximation: Approximation) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+    """The same, and a mask of the rows where that is a Gaussian."""
     V, left = approximation.q.marginals.dense(), left_of(approximation.q)
     sign, log_det = np.linalg.slogdet(left)
-    A: Array = np.full_like(left, np.nan)
-    if np.all(sign > 0):
-        A = np.asarray(np.linalg.inv(left), dtype=np.float64)
+    A = np.asarray(np.linalg.inv(np.where((sign > 0)[:, None, None], left, np.eye(left.shape[-1]))), dtype=np.float64)
     V_c = A @ V
     V_c = (V_c + V_c.swapaxes(1, 2)) / 2
-    if np.any(sign <= 0) or np.any(np.linalg.eigvalsh(V_c)[:, 0] <= 0):
-        raise InferenceError(
-            Message(
-                "leaving a row out leaves no proper posterior: the other rows' curvatures are too negative. Use ",
-                Hint("inference='variational'", "inference", "variational"),
-                ", or a kernel with a smaller scale.",
-            )
+    return V_c, A, log_det, (sign > 0) & (np.linalg.eigvalsh(V_c)[:, 0] > 0)
+
+
+def improper() -> InferenceError:
+    """What is said where nothing proper is left without a row."""
+    return InferenceError(
+        Message(
+            "leaving a row out leaves no proper posterior: the other rows' curvatures are too negative. Use ",
+            Hint("inference='variational'", "inference", "variational"),
+            ", or a kernel with a smaller scale.",
         )
-    return V_c, A, log_det
+    )
 
 
 def _cholesky(V: Array) -> Array:

@@ -30,7 +30,7 @@ from ggpm.fields.base import Approximation
 from ggpm.fields.dense import JointMatrix, KernelMatrices
 from ggpm.fields.dense.field import DenseProcess
 from ggpm.fields.inducing.field import InducingField, InducingProcess
-from ggpm.learning.cavities import left_of, log_densities
+from ggpm.learning.cavities import improper, left_of, told_cavities
 from ggpm.learning.engine import find
 from ggpm.learning.objective import Evidence
 from ggpm.sites import Problem, Rule
@@ -204,7 +204,8 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
         return LeaveOneOut(values, kept, within=within, observed=family.decode(y), family=family)
     p = a.process.problem
     family, y = unweighted(p.family, p.y)
-    values = log_densities(a)
+    mean, cov, told = told_cavities(a)
+    values = log_expected_prob(family, mean + p.offset, cov, y)
     responded = np.zeros(p.shape[0], dtype=bool)
     within = log_expected_prob(family, a.q.mean + p.offset, a.q.marginals.dense(), y)
     counts = (NEIGHBOURS if _answers(a) else ()) if neighbours is None else (neighbours,)
@@ -220,6 +221,9 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
             values[rows], responded[rows] = new, True
             if moving.size == 0 or count >= len(values) - 1:
                 break
+    for i in np.flatnonzero(~told & ~responded).tolist():
+        mean, cov = _without(a, i)
+        values[i], responded[i] = log_expected_prob(family, mean + p.offset[[i]], cov, y[[i]])[0], True
     return LeaveOneOut(values, responded, within=within, observed=family.decode(y), family=family)
 
 
@@ -290,6 +294,21 @@ def _answers(a: Approximation) -> bool:
     n, D = a.process.shape
     factorised = a.rule.depends_on == "covariance" and a.rule.factorised
     return D == 1 or n * D <= (FACTORISED_MAX_ORDER if factorised else COUPLED_MAX_ORDER)
+
+
+def _without(a: Approximation, i: int) -> tuple[Array, Array]:
+    """Mean (1, D) and covariance (1, D, D) of a row after inference from all others."""
+    process = a.process
+    if not isinstance(process, DenseProcess):
+        raise improper()
+    p, others = process.problem, np.delete(np.arange(process.shape[0]), i)
+    K = KernelMatrices([np.asfortranarray(k[np.ix_(others, others)]) for k in process.K])
+    small = DenseProcess(Problem(p.family, p.y[others], p.offset[others]), K)
+    q = find(a.rule.of_rows(others), small).q
+    cross = KernelMatrices([np.asfortranarray(k[others][:, [i]]) for k in process.K])
+    prior = np.diag([process.K.of(j)[i, i] for j in range(process.shape[1])])
+    mean = np.array([[cross.of(j)[:, 0] @ q.z[:, j] for j in range(process.shape[1])]])
+    return mean, prior - q.solution.reduction(cross)
 
 
 class Response:
