@@ -35,9 +35,9 @@ class Censored(Wrapped):
     number itself, censored or not: ``model.family_`` is the family inside. `right_censored` makes y from times and
     events.
 
-    Where xi of a family shifts y or log y, probabilities have closed forms (`ggpm.families.tails`), and so have those of
-    single bounds of `GaussianMeanScale`. Of other families they are averages over what lies between the bounds (`ggpm.families.between`), to ten digits, and of shares up to
-    the last float below 1.
+    Where xi of a family shifts y or log y, probabilities have closed forms (`ggpm.families.tails`), and so have single
+    bounds of `GaussianMeanScale`. Others are averages over what lies between the bounds (`ggpm.families.between`), to
+    ten digits, and of shares up to the last float below 1.
 
     Parameters
     ----------

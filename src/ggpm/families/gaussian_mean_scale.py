@@ -6,6 +6,7 @@ import copy
 from typing import Any, Self
 
 import numpy as np
+from numpy.polynomial.polynomial import polyval
 from scipy.special import log_ndtr, ndtr
 
 from ggpm.families.base import Array, moments
@@ -13,8 +14,14 @@ from ggpm.families.special.stable import HALF_LOG_2PI
 from ggpm.families.support import Real
 from ggpm.families.two_parameters import LocationScale
 
-# From here on series of the normal hazard are better than differences: its second derivative then has seven digits.
+# Beyond this, series in 1/z² are better than differences: the hazard of a normal number is z + 1/z - 2/z³ + ..., and its
+# derivatives are those of the terms. The second one has seven digits here, and more on either side.
 FAR = 15.0
+HAZARD = (
+    (1.0, -2.0, 10.0, -74.0, 706.0, -8162.0, 110410.0),
+    (1.0, -1.0, 6.0, -50.0, 518.0, -6354.0, 89782.0, -1435330.0),
+    (2.0, -24.0, 300.0, -4144.0, 63540.0, -1077384.0),
+)
 
 
 class RealLine(Real):
@@ -86,23 +93,13 @@ class GaussianMeanScale(RealLocationScale):
         near = np.minimum(z, FAR)
         h = np.exp(-0.5 * near * near - HALF_LOG_2PI - log_ndtr(-near))
         over = h - near
-        x = 1.0 / np.maximum(z, FAR)  # the hazard beyond is z + 1/z - 2/z³ + ..., of which no digits cancel
-        s, far = x * x, z > FAR
+        x, far = 1.0 / np.maximum(z, FAR), z > FAR
+        first, second, third = (polyval(x * x, series) for series in HAZARD)
         return (
             log_ndtr(-z),
-            -np.where(
-                far, z + x * (1.0 - s * (2.0 - s * (10.0 - s * (74.0 - s * (706.0 - s * (8162.0 - 110410.0 * s)))))), h
-            ),
-            -np.where(
-                far,
-                1.0 - s * (1.0 - s * (6.0 - s * (50.0 - s * (518.0 - s * (6354.0 - s * (89782.0 - 1435330.0 * s)))))),
-                h * over,
-            ),
-            -np.where(
-                far,
-                x * s * (2.0 - s * (24.0 - s * (300.0 - s * (4144.0 - s * (63540.0 - 1077384.0 * s))))),
-                h * (over * (over + h) - 1.0),
-            ),
+            -np.where(far, z + x * first, h),
+            -np.where(far, second, h * over),
+            -np.where(far, x**3 * third, h * (over * (over + h) - 1.0)),
         )
 
     def log_prob_given_b(self, centre: Array, variance: Array, b: Array, y: Array) -> Array:
