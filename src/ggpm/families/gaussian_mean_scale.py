@@ -14,8 +14,8 @@ from ggpm.families.special.stable import HALF_LOG_2PI
 from ggpm.families.support import Real
 from ggpm.families.two_parameters import LocationScale
 
-# Beyond this, series in 1/z² are better than differences: the hazard of a normal number is z + 1/z - 2/z³ + ..., and its
-# derivatives are those of the terms. The second one has seven digits here, and more on either side.
+# Beyond this, series in 1/z² are better than differences: the hazard of a normal number is z + 1/z - 2/z³ + ..., and
+# its derivatives are those of the terms. The second one has seven digits here, and more on either side.
 FAR = 15.0
 HAZARD = (
     (1.0, -2.0, 10.0, -74.0, 706.0, -8162.0, 110410.0),
