@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from ggpm import GGPClassifier, GGPRegressor, families
+from ggpm import GGPClassifier, GGPRegressor, families, load, save
 from ggpm.families.weighted import Weighted
 from ggpm.learning.priors import Cost, HalfT, LogNormal, Priors, Shrunk, names_of, resolve
 
@@ -151,3 +151,13 @@ def test_heights_compare_priors_of_one_length_scale_and_of_several():
     grid = np.linspace(-2.0, 4.0, 601)
     best = max(half.log_density(np.array([t]))[0] for t in grid)
     assert half.height(np.array([0.0])) == pytest.approx(half.log_density(np.zeros(1))[0] - best, abs=1e-4)
+
+
+def test_priors_are_stored_with_the_model(tmp_path):
+    X = np.linspace(0, 1, 6)[:, None]
+    given = {"constant_value": Cost(1.0, 0.5), "length_scale": HalfT(2.0)}
+    model = GGPRegressor("poisson", 1.0 * RBF(), optimizer=None, priors=given).fit(X, np.arange(6))
+    save(model, tmp_path / "model.ggpm")
+    assert load(tmp_path / "model.ggpm").get_params()["priors"] == given
+    with pytest.raises(ValueError, match="scale must be a positive number"):
+        Cost(2.0, 0.0)

@@ -36,6 +36,8 @@ EVIDENCE_FTOL, LOO_FTOL = 1e-9, 1e-3
 # the subset's (measured): the root of its share.
 SUBSET_FROM = 256
 SUBSET_FTOL = 1e-4  # of a search whose end is a start: a hundredth of a nat with a hundred rows
+# Variances of a thousandth of the first guess, and length scales of a thousand times it, have no gradient to speak of.
+FAR = np.log(1e3)
 INFORMED_MOST = 8  # hyperparameters; many are mostly length scales of features that do not matter, without information
 LEAST_INFORMATION = 1.0  # on a log-hyperparameter, nats: a first step is not longer than the gradient
 
@@ -238,6 +240,9 @@ def subset_start(evidence: Evidence, starts: Sequence[Array] = (), rows: NDArray
     try:
         found = search(objective, start.theta, ftol=max(SUBSET_FTOL, evidence.ftol))
         sites = _carried(evidence.at(found.theta), part.at(found.theta), objective.start)
+        if len(evidence.kernels) > 1 and np.any(np.abs(found.theta - theta) > FAR):
+            # a function that a quarter of the rows does not need takes others along to where nothing leads back from
+            return Start(_best_start(evidence, [found.theta, theta]))
         if not np.all((found.theta > low) & (found.theta < high)):
             # a parameter that is not needed, or a part that shows nothing: all rows decide
             there, here = (_height(evidence.at(t)) for t in (found.theta, theta))

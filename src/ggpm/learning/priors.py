@@ -28,7 +28,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Product
 
 from ggpm.families.wrapped import unwrapped
 
-__all__ = ["HalfT", "LogNormal"]
+__all__ = ["Cost", "HalfT", "LogNormal"]
 
 Array = NDArray[np.float64]
 
@@ -113,6 +113,9 @@ class Cost:
 
     mode: ClassVar[float] = -np.inf
     """The logarithm that is most likely: no variance."""
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "nats", "scale")
 
     def log_density(self, log_value: float) -> tuple[float, float]:
         s = np.exp(0.5 * log_value)

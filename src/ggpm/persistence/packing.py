@@ -33,7 +33,8 @@ BUILT_IN: dict[str, type] = {
 }
 # objects with settings: frozen dataclasses whose fields are plain values
 SETTINGS: dict[str, Any] = {
-    c.__name__: c for c in (*inference.INFERENCES.values(), Inducing, Neighbours, priors.HalfT, priors.LogNormal)
+    c.__name__: c
+    for c in (*inference.INFERENCES.values(), Inducing, Neighbours, priors.Cost, priors.HalfT, priors.LogNormal)
 }
 MAX_TEXT = 2**28
 """Most bytes of an array of strings, in which all are as long as the longest."""

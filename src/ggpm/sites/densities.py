@@ -66,8 +66,13 @@ REACH = 9.0  # standard deviations of the Gaussian, beyond the mode and the mean
 HALVINGS = 8  # of that spacing at most
 NODES_STEP = 1.25  # rows whose numbers of nodes differ by less than this factor are integrated together
 # Newton steps towards the mode. It only centres the nodes: a row that stops early costs nodes, not digits.
-STEPS, ARRIVED = 60, 1e-3
+# Sections of an integral begin at its mode, and are many.
+STEPS, OF_SECTIONS, ARRIVED = 60, 15, 1e-3
 SHORTER = 0.25  # factor by which a step that leads down is shortened
+SHORTEST = SHORTER**6  # steps that lead down even so are made of rounding
+# Where exp(eta) is far too large, Newton's steps are of one unit of eta each: steps that promise so many nats are
+# doubled as long as they lead up.
+FAR, LONGEST = 100.0, 64.0
 RESTART = 8  # steps after which rows that have not arrived are tried from their own best latent, too
 # With more than three latents: the error above which a sparse grid is given up, and the points that take its place,
 # which are off by so much for ten parts, classes or counts (latents with standard deviations below 0.7).
@@ -255,7 +260,7 @@ def _peaks(f: Integrand, start: Array | None = None) -> Peaks:
         _begin_at(f, e, value, np.arange(n), start)
     elif d == 1:
         _begin_at_own(f, e, value, np.arange(n))
-    left = _climb(f, e, value, L, np.arange(n), RESTART if start is None else STEPS)
+    left = _climb(f, e, value, L, np.arange(n), RESTART if start is None else OF_SECTIONS)
     if left.size and start is None:
         _begin_at_own(f, e, value, left)
         _climb(f, e, value, L, left, STEPS)
@@ -292,15 +297,17 @@ def _climb(f: Integrand, e: Array, value: Array, L: Array, rows: Rows, steps: in
         root = cholesky_root(H, least=1.0)
         L[rows] = root
         move = _solve(root, gradient)
-        far = np.einsum("ij,ij->i", move, gradient) > ARRIVED
-        rows, move = rows[far], move[far]
+        promise = np.einsum("ij,ij->i", move, gradient)
+        left = (promise > ARRIVED) & (length[rows] > SHORTEST)
+        rows, move, most = rows[left], move[left], np.where(promise[left] > FAR, LONGEST, 1.0)
         if rows.size == 0:
             break
+        length[rows] = np.minimum(length[rows], most)
         trial = e[rows] + length[rows, None] * move
         new = f.of(rows)(trial)
         better = new > value[rows]
         e[rows[better]], value[rows[better]] = trial[better], new[better]
-        length[rows] = np.where(better, np.minimum(1.0, 2.0 * length[rows]), SHORTER * length[rows])
+        length[rows] *= np.where(better, 2.0, SHORTER)
     return rows
 
 
