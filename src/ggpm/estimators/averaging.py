@@ -24,9 +24,9 @@ __all__ = ["AVERAGING", "STACKED"]
 Array = NDArray[np.float64]
 
 AVERAGING, STACKED = ("auto", "none", "stack", "integrate"), ("stack",)
-# Rows up to which "auto" integrates over hyperparameters, which more rows know well. Of the sets of docs/forecasts.md, of
-# 100 to 400 rows, twelve of twelve of continuous outputs gained by it (0.011 nats a row, up to 0.025), of seven of
-# counts, grades and classes none did. Regions of several latents (angles, compositions) then take eight times as long.
+# Rows up to which "auto" integrates over hyperparameters, which more rows know well. Of the sets of docs/forecasts.md
+# (100 to 400 rows) twelve of twelve of continuous outputs gained by it (0.011 nats a row, up to 0.025), of seven of
+# counts, grades and classes none. Regions of several latents (angles, compositions) would take eight times as long.
 FEW_ROWS = 500
 LEAST_WEIGHT = 0.05  # of a fit that is kept in an average: each costs as much in every prediction as the heaviest
 # Of the corners, in standard deviations. The mode then has half of the weight, and stays the heaviest.
