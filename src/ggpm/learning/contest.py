@@ -51,9 +51,9 @@ SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, an
 PLAINEST, FLAT = Recipe(np.inf), Recipe(flat=True)
 SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
 PARTS = ("ranks", "own", "labels", *SUMMANDS)
-# Nats of evidence, priors included, over all rows of a rung that a further part must bring, and each further length
-# scale. Leave-one-out densities may only object: of rows that shaped eight length scales they say little (on readings
-# of the wind 17 nats gained and 0.05 lost on each new row, on shares of food 5 and 0.02).
+# Nats of evidence, priors included, over all rows of a rung that a further part must bring, and each hyperparameter of
+# own lengths and of labels. Leave-one-out densities may only object: of rows that shaped eight length scales they say
+# little (on readings of the wind 17 nats gained and 0.05 lost on each new row, on shares of food 5 and 0.02).
 LEAST_GAIN, OWN_GAIN = 0.5, 1.0
 SURVIVORS = 2  # smoothnesses that reach the last rung
 FINALISTS = 3  # candidates that may be averaged
@@ -260,8 +260,8 @@ class Ring:
 def _earns(child: Entry, parent: Entry) -> bool:
     """Whether a further part is worth having."""
     evidence, loo = child.value - parent.value, child.loo_mean - parent.loo_mean
-    lengths = child.recipe.own and (child.recipe.labels, True) != (parent.recipe.labels, parent.recipe.own)
-    further = len(child.optimum.theta) - len(parent.optimum.theta) if lengths else 0
+    scales = [(e.recipe.own, e.recipe.labels) for e in (child, parent)]
+    further = len(child.optimum.theta) - len(parent.optimum.theta) if scales[0] != scales[1] else 0
     return loo >= 0.0 and evidence >= max(LEAST_GAIN, OWN_GAIN * further)
 
 
