@@ -23,10 +23,10 @@ from ggpm.families import (
     ZeroOneInflatedBeta,
     right_censored,
 )  # fmt: skip
-from ggpm.families.between import Averages
+from ggpm.families.between import BEYOND, Averages
 from ggpm.families.curvature import Blocks, Diagonal
 from ggpm.families.special.gamma import log_gamma_tails
-from ggpm.families.tails import Tails
+from ggpm.families.tails import OneBound, Tails
 from ggpm.kernels import resolve_kernel
 from ggpm.testing import check_family
 
@@ -449,3 +449,32 @@ def test_latents_of_a_hurdle_that_do_not_vary_together_are_averaged_one_by_one(f
     for y in (np.zeros(4), np.array([1.0, 9.0, 2.0, 0.0])):
         found, both = (family.predictive_log_prob(mean, V, y) for V in (cov, nearly))
         np.testing.assert_allclose(found, both, rtol=0, atol=1e-9)
+
+
+def test_single_bounds_of_a_scale_that_varies_are_those_of_averages():
+    """Closed forms against integrals over what lies beyond the bound; in tails, too, and where both sides meet."""
+    family = families.GaussianMeanScale()
+    rng = np.random.default_rng(0)
+    eta = np.stack([rng.normal(size=40), rng.uniform(-2.5, 1.5, 40)], axis=1)
+    bound = rng.normal(size=40) * 2
+    y = np.where((np.arange(40) % 2 == 0)[:, None], np.stack([bound, np.full(40, BEYOND)], 1),
+                 np.stack([np.full(40, -BEYOND), bound], 1))  # fmt: skip
+    one, many = OneBound(family), Averages(family)
+    np.testing.assert_allclose(one.log_prob(eta, y), many.log_prob(eta, y), rtol=1e-10, atol=1e-14)  # rounding of sums
+    np.testing.assert_allclose(one.u(eta, y), many.u(eta, y), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(one.U(eta, y).dense(), many.U(eta, y).dense(), rtol=1e-7, atol=1e-9)
+    A = rng.normal(size=(40, 2, 2))
+    V = Blocks(A @ A.swapaxes(1, 2))
+    pulled = [f.U_pullback(eta, y, V)[0] for f in (one, many)]
+    np.testing.assert_allclose(*pulled, rtol=1e-6, atol=1e-7 * np.abs(pulled[1]).max())
+
+
+@pytest.mark.parametrize("z", [-40.0, 0.3, 14.9, 15.1, 60.0, 1e5])
+def test_the_normal_hazard_has_its_digits_in_the_tail(z):
+    with mp.workdps(80):
+        exact = [
+            mp.diff(lambda t: mp.log(mp.erfc(t / mp.sqrt(2)) / 2), mp.mpf(z), k, h=mp.mpf(10) ** -15) for k in range(4)
+        ]
+    found = families.GaussianMeanScale().survival_profile(np.array([z]))
+    for value, wanted, digits in zip(found, exact, (1e-13, 1e-12, 1e-11, 2e-7)):
+        np.testing.assert_allclose(value[0], float(wanted), rtol=digits, atol=1e-300)

@@ -14,7 +14,7 @@ from ggpm.families.between import BEYOND, Averages
 from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals
 from ggpm.families.gamma import Gamma
 from ggpm.families.gaussian import Gaussian
-from ggpm.families.tails import Tails
+from ggpm.families.tails import OneBound, Tails
 from ggpm.families.wrapped import Wrapped
 
 
@@ -35,9 +35,9 @@ class Censored(Wrapped):
     number itself, censored or not: ``model.family_`` is the family inside. `right_censored` makes y from times and
     events.
 
-    Where xi of a family shifts y or log y, probabilities have closed forms (`ggpm.families.tails`). Of other families
-    they are averages over what lies between the bounds (`ggpm.families.between`), to ten digits, and of shares up to
-    the last float below 1.
+    Where xi of a family shifts y or log y, probabilities have closed forms (`ggpm.families.tails`), and so have single
+    bounds of `GaussianMeanScale`. Others are averages over what lies between the bounds (`ggpm.families.between`), to
+    ten digits, and of shares up to the last float below 1.
 
     Parameters
     ----------
@@ -135,16 +135,25 @@ class Censored(Wrapped):
         line = self.base.line() if isinstance(self.base, Gaussian) else self.base
         return Tails(line) if hasattr(line, "log_tails") else Averages(self.base)
 
+    def _kinds(self, y: Array) -> list[tuple[Any, Any, Array]]:
+        """Rows that are alike, what gives their density, and their y: numbers, single bounds, bounds."""
+        seen = y[:, 0] == y[:, 1]
+        out, hidden = [(seen, self.base, self._number(y[seen, 0]))], ~seen
+        if hasattr(self.base, "survival_profile"):
+            single = hidden & ((y[:, 0] <= self._least) | (y[:, 1] >= BEYOND))
+            out.append((single, OneBound(self.base), y[single]))
+            hidden = hidden & ~single
+        out.append((hidden, self._bounds, y[hidden]))
+        return [kind for kind in out if kind[0].any()] or out[:1]
+
     def _rows(self, name: str, eta: Array, y: Array, *more: Any) -> Array:
         """What a method says of every row: of the family inside where there is a number, else of the bounds."""
         D, lead = eta.shape[-1], np.broadcast_shapes(eta.shape[:-1], y.shape[:-1])
         flat, rows = np.broadcast_to(eta, (*lead, D)).reshape(-1, D), np.broadcast_to(y, (*lead, 2)).reshape(-1, 2)
-        seen = rows[:, 0] == rows[:, 1]
-        out = _dense(getattr(self.base, name)(flat[seen], self._number(rows[seen, 0]), *more))
-        if not seen.all():
-            hidden = _dense(getattr(self._bounds, name)(flat[~seen], rows[~seen], *more))
-            known, out = out, np.empty((len(flat), *out.shape[1:]))
-            out[seen], out[~seen] = known, hidden
+        parts = [(some, _dense(getattr(of, name)(flat[some], z, *more))) for some, of, z in self._kinds(rows)]
+        out = np.empty((len(flat), *parts[0][1].shape[1:]))
+        for some, value in parts:
+            out[some] = value
         return out.reshape(*lead, *out.shape[1:])
 
     def log_prob(self, eta: Array, y: Array) -> Array:
@@ -162,12 +171,11 @@ class Censored(Wrapped):
         return Diagonal(out[..., 0]) if self.latent_dim == 1 else Blocks(out)
 
     def U_pullback(self, eta: Array, y: Array, V: Marginals, expected: bool = False) -> tuple[Array, Array]:
-        weights, seen = V.dense(), y[:, 0] == y[:, 1]
+        weights = V.dense()
         out, phi = np.empty(eta.shape), np.zeros(self.log_hyper.size)
-        for family, rows, some in ((self.base, seen, self._number(y[seen, 0])), (self._bounds, ~seen, y[~seen])):
-            if rows.any():
-                out[rows], of_phi = family.U_pullback(eta[rows], some, Blocks(weights[rows]), expected)
-                phi = phi + of_phi
+        for rows, family, some in self._kinds(y):
+            out[rows], of_phi = family.U_pullback(eta[rows], some, Blocks(weights[rows]), expected)
+            phi = phi + of_phi
         return out, phi
 
     def log_prob_phi(self, eta: Array, y: Array) -> Array:

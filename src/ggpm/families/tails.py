@@ -1,4 +1,4 @@
-"""Closed forms of the probability between two bounds, for families in which xi shifts y or log y."""
+"""Closed forms of probabilities of bounds: two, where xi shifts y or log y; one, where a latent stretches it, too."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from ggpm.families.base import Array, ScalarFamily
 from ggpm.families.between import BEYOND
 from ggpm.families.links import Link
+from ggpm.families.two_parameters import STEEPEST, LocationScale
 from ggpm.families.wrapped import Wrapped
 
 
@@ -103,3 +104,36 @@ class Tails(Wrapped, ScalarFamily):
         found = a_phi, d1, d2 - 2.0 * a1 * d1
         l_phi, l1_phi, l2_phi = (np.asarray(f)[..., None] for f in found)
         return l_phi, l1_phi, l2_phi
+
+
+class OneBound(Wrapped, LocationScale):  # type: ignore[misc]
+    """Rows of one bound, (n, 2), around a symmetric family of location and scale that gives `survival_profile`.
+
+    log P is h(z) for z = ±(bound - a) exp(-b), with the sign of the side on which Y lies. The expected curvature is
+    that of the family itself: never indefinite, and more than a bound can tell.
+    """
+
+    def _rows(self, y: Array) -> tuple[int, ...]:
+        return y.shape[:-1]
+
+    def _z(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        above = y[..., 1] >= BEYOND
+        side = np.where(above, 1.0, -1.0)
+        r = side * np.exp(np.minimum(-eta[..., 1], STEEPEST))
+        return (np.where(above, y[..., 0], y[..., 1]) - eta[..., 0]) * r, r
+
+    def profile(self, z: Array) -> tuple[Array, Array, Array, Array]:
+        base: Any = self.base
+        return base.survival_profile(z)
+
+    def profile_information(self) -> tuple[float, float | None, float]:
+        base: Any = self.base
+        return base.profile_information()
+
+    def log_prob(self, eta: Array, y: Array) -> Array:
+        return self.profile(self._z(eta, y)[0])[0]
+
+    def first(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        z, r = self._z(eta, y)
+        h1 = self.profile(z)[1]
+        return -r * h1, np.where(eta[..., 1] > -STEEPEST, -z * h1, 0.0)
