@@ -515,3 +515,28 @@ def test_densities_do_not_move_with_the_basis(name):
     y = p.sample(None, 0)
     np.testing.assert_allclose(p.log_prob(y), other.log_prob(y), rtol=0, atol=1e-9)
     np.testing.assert_allclose(p.mean(), other.mean(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("link", ["exp", "softplus"])
+def test_intervals_of_parts_with_latents_ten_wide(link):
+    """Sums of alpha of 1e20 and more, where differences of log-gamma functions are no densities of parts."""
+    family = families.Dirichlet(link=link).resolve(np.full((1, 2), 0.5))
+    p = Predictive(family, np.array([[0.3, -0.4]]), 100.0 * np.eye(2)[None])
+    ends = p.interval(0.3)[0]
+    below = np.mean(p.sample(20_000, 1)[:, 0, :, None] <= ends, axis=0)
+    np.testing.assert_allclose(below, [[0.35, 0.65]] * 2, atol=0.02)  # five standard errors of the draws
+
+
+def test_densities_of_parts_with_large_sums_against_mpmath():
+    mp = pytest.importorskip("mpmath")
+    family = families.Dirichlet(link="exp").resolve(np.full((1, 2), 0.5))
+    for own, others in ((3e8, 5e8), (2.0, 1e12), (1e-3, 1e20), (1e12, 3.0)):
+        eta = np.log([own, others])
+        a, b = (mp.mpf(float(v)) for v in np.exp(eta))
+        width = 1.0 / np.sqrt(min(own, others, 1.0) if min(own, others) < 1.0 else min(own, others))
+        z = eta[0] - eta[1] + width * np.array([-3.0, 0.0, 1.0])
+        with mp.workdps(50):
+            want = [-a * mp.log1p(mp.exp(-v)) - b * mp.log1p(mp.exp(v)) - mp.log(mp.beta(a, b)) for v in map(mp.mpf, z)]
+        found = family.part_log_prob(eta[None, None], np.repeat(z[None, :, None], 2, axis=2))[0, 0, 0]
+        # z is rounded by 1e-15, of which parts with 1e8 of their own see 1e-11 of their width
+        np.testing.assert_allclose(found, np.array(want, dtype=float), rtol=1e-7, atol=1e-7)

@@ -17,11 +17,12 @@ from ggpm.families.dirichlet_multinomial import log_dirichlet_draws
 from ggpm.families.links import LINKS, Link
 from ggpm.families.special import LogGamma1p, SoftplusTerms, digamma_increment, information_gap, largest, sum_of_others
 from ggpm.families.special.log_gamma import log_gamma_factors
-from ggpm.families.special.stable import excess_log, log_minus_digamma, stirling_error
+from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, log_minus_digamma, stirling_error
 
 _TINY = 1e-290  # alpha below it is set to it: exp(eta) is about to underflow to zero, where no density exists
 # The density around y = alpha/S is narrower than the rounding of y from about here on: S eps^2 is of order one.
 _LARGEST = 1e30
+_LARGE_SUM = 1e8  # sums of alpha above which differences of log-gamma functions lose digits of densities of parts
 # Rows with no part below the first times their sum, and a sum below the second, have direct formulas. They are off by
 # rounding of numbers of the size of log Gamma(64) there; beyond, terms that nearly cancel are combined by hand.
 _ORDINARY = 1e-5, 64.0
@@ -313,7 +314,11 @@ class Dirichlet(Composition):
         log_B = gammaln(own) + gammaln(others) - gammaln(alpha.sum(axis=-1))[:, None]
         # log y, log(1 - y), and a column for what does not depend on y
         T = np.stack([log_expit(z), log_expit(-z), np.full_like(z, -1.0)], axis=-1)
-        return np.matmul(np.stack([own, others, log_B], axis=-1), T.transpose(0, 2, 3, 1))
+        out = np.matmul(np.stack([own, others, log_B], axis=-1), T.transpose(0, 2, 3, 1))
+        rows, nodes = np.nonzero(alpha.sum(axis=-1) > _LARGE_SUM)
+        if rows.size:
+            out[rows, :, nodes] = _careful_parts(own[rows, :, nodes], others[rows, :, nodes], z[rows].swapaxes(1, 2))
+        return out
 
     def cdf(self, eta: Array, y: Array) -> Array:
         """P(Y_j <= y_j | eta) for every part, (..., d)."""
@@ -340,6 +345,23 @@ def _careful_score(alpha: Array, y: Array) -> Array:
     stirling = log_ratio + log_minus_digamma(alpha) - log_minus_digamma(S)
     stirling[top] = log_ratio[top] + digamma_increment(alpha[top], others[top])
     return stirling
+
+
+def _careful_parts(own: Array, others: Array, z: Array) -> Array:
+    """Log densities of logits z (k, d, G) of beta variables (k, d) whose parameters have a large sum.
+
+    By Stirling's formula at the peak z0 = log(own/others), and with z - z0 = dz what is lost from there to z is
+    S log(1 + m (exp(dz) - 1)) - own dz, m = own/S, for the smaller of the two shares: no large numbers cancel.
+    """
+    own, others = np.minimum(own, _LARGEST), np.minimum(others, _LARGEST)
+    S = own + others
+    peak = 0.5 * (np.log(own) + np.log(others / S)) - HALF_LOG_2PI
+    peak = peak + stirling_error(S) - stirling_error(own) - stirling_error(others)
+    less = np.minimum(own, others)[..., None]
+    dz = np.where(own < others, 1.0, -1.0)[..., None] * (z - (np.log(own) - np.log(others))[..., None])
+    S, m = S[..., None], less / S[..., None]
+    grown = np.where(dz < 30.0, np.log1p(m * np.expm1(np.minimum(dz, 30.0))), np.logaddexp(0.0, np.log(m) + dz))
+    return peak[..., None] + less * dz - S * grown
 
 
 def _gap(nu2: Array, careful: Callable[[NDArray[np.bool_]], Array]) -> Array:

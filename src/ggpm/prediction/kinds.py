@@ -26,7 +26,7 @@ from ggpm.prediction.categories import MOST_SOFTMAX, category_quantiles, few_tri
 from ggpm.prediction.entries import entry_intervals
 from ggpm.prediction.line import Line, Several, expect
 from ggpm.prediction.nodes import Rows, gather
-from ggpm.prediction.parts import PartTable, part_tables
+from ggpm.prediction.parts import Drawn, PartTable, part_tables
 from ggpm.prediction.regions import interior, log_density
 from ggpm.prediction.roots import integers_between, values_between
 
@@ -74,7 +74,7 @@ class Ordered:
         return p._expect(lambda eta, rows: cdf(eta, encoded[rows]))
 
     @staticmethod
-    def _from_parts(p: Predictive, answer: Callable[[PartTable, Rows], Array]) -> Array:
+    def _from_parts(p: Predictive, answer: Callable[[PartTable | Drawn, Rows], Array]) -> Array:
         """Answers (k, d, ...) of tables that are made for some rows at a time and forgotten."""
         return gather(len(p), ((rows, answer(table, rows)) for rows, table in part_tables(p)))
 
