@@ -252,6 +252,14 @@ def entries_by(family, y):
     assert seen == set(np.ndindex(moment.shape[1:]))
 
 
+def part_tails(family, y):
+    eta, _, _ = latents(family)
+    below, above = family.part_tails(eta, y)
+    np.testing.assert_allclose(below, family.cdf(eta, y), rtol=1e-12)
+    np.testing.assert_allclose(1.0 - above, family.cdf(eta, 1.0 - y), rtol=1e-9, atol=1e-12)
+    assert np.all(family.part_tails(eta - 10.0, np.full(y.shape, 1e-300))[1] > 0.1)  # of which 1 - y tells nothing
+
+
 def latent_terms(family, y):
     eta, _, rng = latents(family)
     eta = eta[:, :, None] + rng.normal(size=(*eta.shape, 3))
@@ -274,7 +282,7 @@ def share_spread(family, y):
 COMPARE = {f.__name__: f for f in (
     expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, log_expected_prob_factorised,
     predictive_log_prob, fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob,
-    latent_terms, entries_by, share_spread,
+    part_tails, latent_terms, entries_by, share_spread,
 )}  # fmt: skip
 
 
@@ -339,7 +347,7 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
         bare.share_spread(y),
         bare.fewer_latents(y, eye, y),
     ]
-    answers += [bare.latent_terms(y, y, 0)]
+    answers += [bare.latent_terms(y, y, 0), bare.part_tails(y, y)]
     assert bare.statistic(y) is None and bare.from_terms(y, y) is None and answers == [None] * len(OPTIONAL)
     with pytest.raises(ValueError, match="'pdf' is not one of the optional methods expected_log_prob"):
         bare.has("pdf")
@@ -367,6 +375,7 @@ def test_what_the_built_in_families_have():
     assert have["fewer_latents"] == {"wishart"}
     assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
     assert have["latent_terms"] == {"dirichlet", "dirichlet, exp"}
+    assert have["part_tails"] == {"dirichlet", "dirichlet, exp"}
     assert have["entries_by"] == {"wishart"}
     assert have["natural"] == have["part_log_prob"] | {
         "von_mises", "von_mises_direction_concentration", "categorical", "multinomial", "wishart",

@@ -44,6 +44,7 @@ OPTIONAL = (
     "cdf",
     "natural",
     "part_log_prob",
+    "part_tails",
     "latent_terms",
     "entries_by",
     "share_spread",
@@ -460,6 +461,13 @@ class Family(BaseEstimator, ABC):
 
         Places in one y that hold the same number, and its values (k, S), encoded, new arrays; None if there is no such
         form.
+        """
+        return None
+
+    def part_tails(self, eta: Array, rest: Array) -> Any:
+        """P(part - low <= rest) and P(high - part <= rest), low and high the bounds of the support, (2, ..., d).
+
+        Beside `part_log_prob`, for what is closer to a bound than floats next to it tell; None if unknown.
         """
         return None
 

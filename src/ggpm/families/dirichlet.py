@@ -320,6 +320,11 @@ class Dirichlet(Composition):
             out[rows, :, nodes] = _careful_parts(own[rows, :, nodes], others[rows, :, nodes], z[rows].swapaxes(1, 2))
         return out
 
+    def part_tails(self, eta: Array, rest: Array) -> Array:
+        alpha = self._alpha(eta)
+        others = sum_of_others(alpha)
+        return np.stack([betainc(alpha, others, rest), betainc(others, alpha, rest)])
+
     def cdf(self, eta: Array, y: Array) -> Array:
         """P(Y_j <= y_j | eta) for every part, (..., d)."""
         alpha = self._alpha(eta)

@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 # Points of a table; one whose mass is not one to TOTAL is made again with twice as many, over all of z, until that
-# moves it by less than SAME: what is missing then lies closer to a bound than floats tell. Where it moves
-# that of the largest ones by more than LOST, parts are narrower at many nodes than these and the points are apart, and
-# draws tell more.
+# moves it by less than SAME. Where the largest ones still miss more than LOST, parts are narrower at many nodes than
+# these and the points are apart, and draws tell more.
 POINTS, MOST_POINTS, DRAWS = 37, 289, 2**14
-TOTAL, SAME, LOST = 5e-6, 1e-4, 2e-3
+TOTAL, SAME, LOST = 5e-6, 1e-4, 1e-3
 # How far a table reaches at first: spreads of z, and lengths over which its tails fall by e. All of z is what floats
 # tell from the bounds of the support.
 SPREADS, LENGTHS, ALL = 6.0, 15.0, 700.0
@@ -128,7 +127,8 @@ def part_tables(p: Predictive) -> Iterator[tuple[Rows, PartTable | Drawn]]:
         while todo.size:
             ends = np.clip(centre[todo, None] + np.array([-1.0, 1.0])[:, None] * reach[todo], -ALL, ALL)
             table, off = _table(p, eta[todo], share[todo], centre[todo], spread[todo], ends, size)
-            good = (off < TOTAL) | (np.abs(off - before[todo]) < (SAME if size < MOST_POINTS else LOST))
+            settled = (np.abs(off - before[todo]) < SAME) | (size >= MOST_POINTS)
+            good = (off < TOTAL) | (settled & (off < LOST))
             before[todo] = off if size > POINTS else np.inf  # the first does not reach as far
             if good.any():
                 yield rows[todo[good]], _rows_of(table, good)
@@ -196,10 +196,9 @@ def _table(
     F = total - (correction - correction[:, :1])
     low, high = p.family.support.low, p.family.support.high
     beyond = np.zeros((2, *centre.shape))
-    if size > POINTS and p.family.has("cdf"):
-        y = [low + (high - low) * expit(ends[:, None, i]) for i in (0, 1)]
-        beyond = np.stack([np.einsum("ks,ksj->kj", share, p.family.cdf(eta, v)) for v in y])
-        beyond[1] = 1.0 - beyond[1]
+    if size > POINTS and p.family.has("part_tails"):
+        rests = ((high - low) * expit(sign * ends[:, None, i]) for i, sign in ((0, 1.0), (1, -1.0)))
+        beyond = np.stack([np.einsum("ks,ksj->kj", share, p.family.part_tails(eta, v)[i]) for i, v in enumerate(rests)])
     off = np.abs(F[:, -1] + beyond.sum(axis=0) - 1.0).max(axis=1)
     return PartTable(low, high, centre, spread, t, F + beyond[0][:, None], g, slope), off
 
