@@ -73,6 +73,15 @@ def test_regions_have_their_level(name):
         assert abs(inside - 0.8) < 0.07  # 1200 draws, and a threshold from 1000
 
 
+@pytest.mark.parametrize("name", ["von_mises_fisher", "wishart", "multivariate_gaussian"])
+def test_entries_of_vectors_and_matrices_have_their_level(name):
+    _, both, _ = two(name, n=3)
+    draws, ends = both.sample(20000, 1), both.interval(0.8)
+    inside = np.mean((draws >= ends[..., 0]) & (draws <= ends[..., 1]), axis=0)
+    # five standard errors of 20000 draws; ends of matrices are those of 4096 draws themselves
+    np.testing.assert_allclose(inside, 0.8, atol=0.014 if name != "wishart" else 0.034)
+
+
 def data(n=50):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 2))

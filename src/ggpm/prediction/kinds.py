@@ -9,7 +9,7 @@ kind of output is a support with a new ``kind``, a subclass of `Ordered` with th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -114,7 +114,7 @@ class Ordered:
 
     def _encoded_quantile(self, p: Predictive, q: float) -> Array:
         """The q-quantile, as the family encodes y."""
-        if len(p.components) > 1:
+        if len(p.components) > 1 and not p.family.has("part_log_prob"):
             return self._mixed_quantile(p, q)
         normal = p._normal()
         if normal is not None:
@@ -122,7 +122,7 @@ class Ordered:
             return mean + sd * ndtri(q)
         self.cdf_given_latent(p)
         if p.family.has("part_log_prob"):
-            return self._from_parts(p, lambda table, rows: table.quantile(q))
+            return self._part_quantiles(p, (q,))[..., 0]
         return self._past_atoms(p, q) if p.family.support.atoms else self._line(p).quantile(q)
 
     def _mixed_quantile(self, p: Predictive, q: float) -> Array:
@@ -131,19 +131,24 @@ class Ordered:
         low, high = np.min(ends, axis=0), np.max(ends, axis=0)
         if p.family.support.integer:
             return integers_between(lambda k: self.steps(p, k)[1], q, low, high)
-        return values_between(self._mixed_cdf(p), q, low, high)
+        return values_between(lambda z: np.reshape(self.cdf(p, z), z.shape), q, low, high)
 
-    def _mixed_cdf(self, p: Predictive) -> Callable[[Array], Array]:
-        """The distribution function of a mixture, with tables of parts made once."""
-        if not p.family.has("part_log_prob"):
-            return lambda z: np.reshape(self.cdf(p, z), z.shape)
-        made = [(w, list(part_tables(part))) for w, part in p.components]
+    def _part_quantiles(self, p: Predictive, levels: Sequence[float]) -> Array:
+        """Quantiles of every part, (m, d, k), as the family encodes y."""
+        if len(p.components) == 1:
+            return self._from_parts(p, lambda table, rows: np.stack([table.quantile(q) for q in levels], axis=-1))
+        m, made = len(p), [(w, list(part_tables(part))) for w, part in p.components]
 
         def cdf(z: Array) -> Array:
-            of_parts = (gather(len(p), ((rows, table.cdf(z[rows])) for rows, table in tables)) for _, tables in made)
-            return np.sum([w * F for (w, _), F in zip(made, of_parts)], axis=0)
+            return np.sum(
+                [w * gather(m, ((at, table.cdf(z[at])) for at, table in tables)) for w, tables in made], axis=0
+            )
 
-        return cdf
+        def quantile(q: float) -> Array:
+            ends = [gather(m, ((at, table.quantile(q)) for at, table in tables)) for _, tables in made]
+            return values_between(cdf, q, np.min(ends, axis=0), np.max(ends, axis=0))
+
+        return np.stack([quantile(q) for q in levels], axis=-1)
 
     def _past_atoms(self, p: Predictive, q: float) -> Array:
         """Quantiles of numbers some of which have a probability of their own, across which the cdf jumps."""
@@ -167,10 +172,9 @@ class Ordered:
     def interval(self, p: Predictive, level: float) -> NDArray:
         """Credible region of the level."""
         tails = (1 - level) / 2, (1 + level) / 2
-        if p.family.has("part_log_prob") and len(p.components) == 1:
-            both = lambda table, rows: np.stack([table.quantile(t) for t in tails], axis=-1)  # noqa: E731
-            return p.family.decode(self._from_parts(p, both))
-        if p.family.has("cdf") or p.family.has("part_log_prob"):
+        if p.family.has("part_log_prob"):
+            return p.family.decode(self._part_quantiles(p, tails))
+        if p.family.has("cdf"):
             return np.stack([p.quantile(t) for t in tails], axis=-1)
         if p.family.has("entries_by") and len(p.components) == 1:
             ends = entry_intervals(p, tails)
