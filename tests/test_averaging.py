@@ -73,6 +73,18 @@ def test_regions_have_their_level(name):
         assert abs(inside - 0.8) < 0.07  # 1200 draws, and a threshold from 1000
 
 
+@pytest.mark.parametrize("name", ["gaussian", "gamma", "beta", "inverse_gaussian", "gaussian_mean_scale"])
+@pytest.mark.parametrize("apart", [0.3, 3.0])
+def test_quantiles_of_continuous_numbers_invert_the_distribution_function(name, apart):
+    """Also of two peaks far from each other, with hardly anything between them."""
+    (a, _), _, _ = two(name)
+    D = a.family.latent_dim
+    others = [np.eye(D)[0] * apart * s for s in (-1.0, 1.0)]
+    both = Mixture([Predictive(a.family, 0.1 * a.latent_mean + m, 0.01 * a.latent_cov) for m in others], [0.4, 0.6])
+    for q in (0.05, 0.39, 0.5, 0.95):
+        np.testing.assert_allclose(both.cdf(both.quantile(q)), q, atol=3e-5)  # the worst of `line.COARSE`
+
+
 @pytest.mark.parametrize("name", ["von_mises_fisher", "wishart", "multivariate_gaussian"])
 def test_entries_of_vectors_and_matrices_have_their_level(name):
     _, both, _ = two(name, n=3)

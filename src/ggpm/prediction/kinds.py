@@ -28,7 +28,7 @@ from ggpm.prediction.line import Line, Several, expect
 from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.parts import Drawn, PartTable, part_tables
 from ggpm.prediction.regions import interior, log_density
-from ggpm.prediction.roots import integers_between, values_between
+from ggpm.prediction.roots import coordinate, integers_between, roots, values_between
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
@@ -126,12 +126,37 @@ class Ordered:
         return self._past_atoms(p, q) if p.family.support.atoms else self._line(p).quantile(q)
 
     def _mixed_quantile(self, p: Predictive, q: float) -> Array:
-        """The q-quantile of a mixture lies between those of its parts."""
+        """The q-quantile of a mixture: by Newton's method from about those of its parts, or by halving between them."""
+        support = p.family.support
+        if not (support.integer or support.atoms):
+            at, laws = coordinate(support), [(w, *self._law(part, q)) for w, part in p.components]
+            start = np.sum([w * near for w, near, _ in laws], axis=0)
+
+            def law(rows: Rows, y: Array) -> tuple[Array, Array]:
+                F, slope = np.sum([w * np.stack(of_part(rows, y)) for w, _, of_part in laws], axis=0)
+                return F, slope
+
+            return np.reshape(at.back(roots(law, q, start.ravel(), at)), start.shape)
         ends = [self._encoded_quantile(part, q) for _, part in p.components]
         low, high = np.min(ends, axis=0), np.max(ends, axis=0)
-        if p.family.support.integer:
+        if support.integer:
             return integers_between(lambda k: self.steps(p, k)[1], q, low, high)
         return values_between(lambda z: np.reshape(self.cdf(p, z), z.shape), q, low, high)
+
+    def _law(self, p: Predictive, q: float) -> tuple[Array, Callable[[Rows, Array], tuple[Array, Array]]]:
+        """Coordinates near the q-quantile of a part of a mixture, and its distribution function with the slope."""
+        normal = p._normal()
+        if normal is None:
+            self.cdf_given_latent(p)
+            line = self._line(p)
+            return line._start(q)[0], line.cdf_and_slope
+        mean, sd = (np.ravel(x) for x in np.broadcast_arrays(*normal))
+
+        def law(rows: Rows, y: Array) -> tuple[Array, Array]:
+            z = (y - mean[rows]) / sd[rows]
+            return ndtr(z), np.exp(-0.5 * z * z) / (np.sqrt(2 * np.pi) * sd[rows])
+
+        return normal[0] + normal[1] * ndtri(q), law
 
     def _part_quantiles(self, p: Predictive, levels: Sequence[float]) -> Array:
         """Quantiles of every part, (m, d, k), as the family encodes y."""
