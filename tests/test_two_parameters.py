@@ -244,3 +244,13 @@ def test_a_constant_second_parameter_does_not_take_the_mean_along():
     )
     # the second is the first without variance; by the priors a constant is preferred as long as it costs less than this
     assert both.log_marginal_likelihood_value_ > one.log_marginal_likelihood_value_ - 0.01
+
+
+def test_starts_beyond_the_floats_are_left_without_a_word():
+    """A gamma whose smallest number is 1e-32: some start of a search has a mean that no float can be compared with."""
+    X, y, family = simulate("gamma_mean_shape", n=50, seed=155)
+    assert y.min() < 1e-30
+    kernel = ConstantKernel(1.0) * RBF(1.0) + ConstantKernel(1.0, "fixed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert GGPRegressor(family, kernel).fit(X, y).converged_

@@ -139,7 +139,7 @@ class Evidence(Hyperparameters):
     def gradient(self, approximation: Approximation) -> Array:
         """Gradient of the log evidence in `theta`."""
         # at absurd hyperparameters it may overflow: a search takes no step from there
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             return self.gradient_in_theta(*approximation.process.gradient(approximation))
 
     def evaluate(self, start: Any = None, gradient: bool = True) -> tuple[float, Array | None, Approximation]:

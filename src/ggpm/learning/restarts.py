@@ -84,7 +84,7 @@ def _start(process: RowsProcess, point: Array) -> Any:
 
 def _tried(rule: Rule, process: RowsProcess, start: Any = None) -> Approximation | None:
     # a start from afar may overflow on its way: what it ends with then is not finite, or lower than the others
-    quiet = np.errstate() if start is None else np.errstate(over="ignore", invalid="ignore")
+    quiet = np.errstate() if start is None else np.errstate(over="ignore", invalid="ignore", divide="ignore")
     try:
         with quiet:
             return find(rule, process, start)

@@ -166,9 +166,14 @@ def linear_minus_log(a: Array, b: Array, diff: Array) -> Array:
 
     >>> float(linear_minus_log(np.array(1e8 + 1), np.array(1e8), np.array(1.0)).round(24))
     5e-17
+    >>> float(linear_minus_log(np.array(1e-200), np.array(1e200), np.array(-1e200)).round(2))
+    920.03
     """
     near, v, tail = _near(a, b, diff)
-    return np.where(near, diff * v / b - tail, diff / b - np.log(a / b))
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # a ratio or b beyond the floats
+        ratio = a / b
+        far = diff / b - np.where(ratio > 0, np.log(ratio), np.log(a) - np.log(b))
+        return np.where(near, diff * v / b - tail, far)
 
 
 def bernoulli_kl(p: Array, pc: Array, q: Array, qc: Array, log_q: Array, log_qc: Array) -> Array:
