@@ -16,8 +16,6 @@ from ggpm.prediction.kinds import Angles, Classes, kind_of
 from ggpm.prediction.nodes import Rows
 from ggpm.prediction.predictive import Predictive
 
-__all__ = ["Arcs", "Grades", "Numbers", "Sets", "below_border", "intervals_of", "widest"]
-
 Array = NDArray[np.float64]
 
 EDGE = 1e-6  # beyond the regions of level 1 - EDGE scores go on as distances: tails of a wrong model are no measure
