@@ -82,21 +82,22 @@ class Along:
         x = self.place(points)
         return x if self.codes is None else x + BAR * np.random.default_rng(0).uniform(-SCATTER, SCATTER, len(x))
 
-    def line(self, ax: Any, mean: Array, low: Array, high: Array, **how: Any) -> None:
+    def line(
+        self, ax: Any, mean: Array, low: Array, high: Array, *, color: str, fill: str, alpha: float,
+        label: str | None = None, band: str | None = None, step: bool = False,
+    ) -> None:  # fmt: skip
         """A mean with its band; over labels, points with bars.
 
-        ``color`` is that of the mean, ``fill`` and ``alpha`` those of the band, ``label`` and ``band`` their names in
-        the legend, ``step`` says that the band belongs to whole numbers.
+        ``fill`` and ``alpha`` are of the band, ``label`` and ``band`` names in the legend of the mean and of the band;
+        ``step`` says that the band belongs to whole numbers.
         """
-        colour, fill, alpha = how["color"], how["fill"], how["alpha"]
         if self.codes is None:
-            step = "mid" if how.get("step") else None
-            ax.fill_between(self.places, low, high, color=fill, alpha=alpha, lw=0, step=step, label=how.get("band"))
-            ax.plot(self.places, mean, color=colour, lw=1.8, label=how.get("label"))
+            edges = "mid" if step else None
+            ax.fill_between(self.places, low, high, color=fill, alpha=alpha, lw=0, step=edges, label=band)
+            ax.plot(self.places, mean, color=color, lw=1.8, label=label)
         else:
-            width = {"lw": 5.0, "alpha": max(alpha, 0.4), "zorder": 1.5}
-            ax.vlines(self.places, low, high, color=fill, label=how.get("band"), **width)
-            ax.plot(self.places, mean, "o", color=colour, ms=6, mec="white", mew=0.8, label=how.get("label"), zorder=3)
+            ax.vlines(self.places, low, high, color=fill, lw=5.0, alpha=max(alpha, 0.4), zorder=1.5, label=band)
+            ax.plot(self.places, mean, "o", color=color, ms=6, mec="white", mew=0.8, label=label, zorder=3)
 
     def finish(self, ax: Any) -> None:
         """Limits, name and ticks of the horizontal axis."""

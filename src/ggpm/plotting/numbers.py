@@ -203,6 +203,8 @@ def _band(
     ax: Any, along: Along, mean: Array, band: Array, colour: str | None, said: Mapping[str, str], step: bool = False
 ) -> None:
     """A line with its band; without a colour in those of pictures that have one alone."""
-    alone = {"color": MEAN, "fill": BAND, "alpha": 0.3}
-    how = alone if colour is None else {"color": colour, "fill": colour, "alpha": 0.18}
-    along.line(ax, mean, band[:, 0], band[:, 1], label=said["mean"], band=said.get("band"), step=step, **how)
+    color, fill, alpha = (MEAN, BAND, 0.3) if colour is None else (colour, colour, 0.18)
+    along.line(
+        ax, mean, band[:, 0], band[:, 1], color=color, fill=fill, alpha=alpha,
+        label=said["mean"], band=said.get("band"), step=step,
+    )  # fmt: skip
