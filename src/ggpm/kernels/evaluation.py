@@ -31,10 +31,10 @@ from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.checks import as_numbers
 from ggpm.data.columns import Columns
-from ggpm.kernels.columns import placed
 from ggpm.kernels.defaults import default_kernel
 from ggpm.kernels.distances import Distances
 from ggpm.kernels.pullbacks import NODES, Array, is_free, node
+from ggpm.kernels.structure import placed
 
 __all__ = [
     "Distances",

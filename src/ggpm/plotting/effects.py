@@ -12,7 +12,7 @@ from ggpm.data.text import did_you_mean
 from ggpm.fields.dense import DensePosterior
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
-from ggpm.kernels.columns import category_columns
+from ggpm.kernels.structure import category_columns
 from ggpm.plotting._common import (
     Held,
     axes_for,

@@ -17,7 +17,7 @@ from scipy.linalg import lapack
 from sklearn.gaussian_process import kernels as sk
 
 from ggpm.kernels import diag, evaluate, summands
-from ggpm.kernels.columns import leaves
+from ggpm.kernels.structure import leaves
 
 __all__ = ["prior_draws", "root_of"]
 
