@@ -186,7 +186,7 @@ class SiteMap:
             return
         n, D = mean.shape
         # a closed form of E[log p] alone: exact to what the finest rules are
-        accuracy = "standard" if problem.family.has("expected_over_last") else "fine"
+        accuracy = "standard" if levels is None and problem.family.has("expected_over_last") else "fine"
         levels = _by_nodes(problem, mean, R, accuracy).levels if levels is None else levels
         self.levels = cast(Levels, levels)
         self.moment = np.empty(R.shape)
