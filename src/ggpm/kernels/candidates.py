@@ -20,9 +20,10 @@ from scipy.special import ndtri
 from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.columns import Columns
+from ggpm.kernels.additive import Additive
 from ggpm.kernels.columns import Category, Cyclic, On, Sphere, listed
 from ggpm.kernels.defaults import cycles_of, median_distance
-from ggpm.kernels.scaled import Additive, Knots, Scaled, Standardise
+from ggpm.kernels.scaled import Knots, Scaled, Standardise
 from ggpm.kernels.structure import looks, placed
 
 __all__ = ["Ingredients", "Recipe", "spreads", "standardised", "transferred"]
