@@ -424,6 +424,11 @@ class Family(BaseEstimator, ABC):
         """P(Y <= y | eta) for encoded y, (...), or of every part, (..., d); None if y has no order or no such form."""
         return None
 
+    def sf(self, eta: Array, y: Array) -> Any:
+        """P(Y > y | eta) beside `cdf`; where a family gives it, small ones keep their digits."""
+        below = self.cdf(eta, y)
+        return None if below is None else 1.0 - below
+
     def natural(self, eta: Array) -> Any:
         """theta (..., q) and b (...) of log p = theta . T(y) - b + log h(y), `statistic` giving the rest; else None.
 
