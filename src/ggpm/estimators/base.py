@@ -312,7 +312,9 @@ class GGP(Judging, BaseEstimator):
         if chosen is None:
             others = shorter_starts(evidence.kernels[0], evidence.theta) if self.kernel is None else []
             return learn(evidence, how, others)
-        return replace(learn(evidence, how, rows=chosen.winner.rows), search=chosen.table)
+        winner = chosen.winner
+        learned = learn(evidence, how, rows=winner.rows, inverse_hessian=winner.inverse_hessian)
+        return replace(learned, search=chosen.table)
 
     def _fit_inducing(self, X: Any, y: Any, offset: Any, weight: Array | None) -> Fit:
         if self.inducing is None:
