@@ -421,7 +421,7 @@ def test_a_parameter_that_does_not_vary_is_no_news():
 
 
 def test_the_length_scale_of_a_function_that_is_not_there_is_no_news():
-    """A dispersion that does not vary has no length scale; latent white noise has one at its lower bound, and says so."""
+    """A dispersion that does not vary has no length scale; that of latent white noise is at its lower bound."""
     X, y, family = simulate("negative_binomial_mean_dispersion", n=50, seed=178)
     kernel = ConstantKernel(1.0) * RBF(1.0) + ConstantKernel(1.0, "fixed")
     with warnings.catch_warnings():

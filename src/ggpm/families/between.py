@@ -33,8 +33,8 @@ NODES = 48  # on either side; 1e-11 of normal, gamma and beta tails and of Stude
 # so many halvings of their ratio: known to 2 % then.
 NEAREST, FARTHEST, HALVINGS = 1e-9, 800.0, 12
 # Counts that are summed one by one; where more matter the sum is an integral from one half before the first to one half
-# behind the last, corrected at a bound x by -1/24 of the slope of f and 17/5760 of its third derivative, both by differences of f at the four counts next
-# to it (Euler and Maclaurin).
+# behind the last, corrected at a bound by -1/24 of the slope there and 17/5760 of the third derivative, both of them
+# differences of the four counts next to it (Euler and Maclaurin).
 SUMMED = 512
 AT_BOUND = np.array([-17.0, 51.0, -51.0, 17.0]) / 5760 + np.array([0.0, 1.0, -1.0, 0.0]) / 24
 # Of a difference of distribution functions so much must be left, relative to the smaller of the two pairs: rounding is
@@ -308,7 +308,7 @@ def least(family: Family) -> float:
 
 
 def sides(family: Family, eta: Array, low: Array, high: Array) -> list[tuple[Any, Between | Outside]]:
-    """Rows, and averages over what lies between their bounds, or beyond: where that is less, or are counts to be summed."""
+    """Rows, and averages over what lies between their bounds, or beyond: where that is less, or counts can be summed."""
     mass = masses(family, eta, low, high)[1]
     inside = ~(mass > 0.5)
     if family.support.integer:
