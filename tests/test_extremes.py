@@ -199,8 +199,8 @@ def log_probability(family, eta, low, high):
     return float(mp.log1p(-beyond) if beyond < 0.5 else mp.log(mass))
 
 
-# Incomplete beta functions of parameters above 1e5 (Student's degrees of freedom too) take mpmath seconds: they are left
-# out, and so are the few rows of which it knows nothing
+# Incomplete beta functions of parameters above 1e5 (Student's degrees of freedom too) take mpmath seconds: left
+# out, as are the few rows of which it knows nothing
 BOUNDED = {
     "weibull": ([Weibull(phi) for phi in PHI], POSITIVE),
     "log_normal": ([LogNormal(phi) for phi in PHI], POSITIVE),

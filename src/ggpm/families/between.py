@@ -308,7 +308,7 @@ def least(family: Family) -> float:
 
 
 def sides(family: Family, eta: Array, low: Array, high: Array) -> list[tuple[Any, Between | Outside]]:
-    """Rows, and averages over what lies between their bounds, or beyond: where that is less, or counts can be summed."""
+    """Rows, and averages over what lies between their bounds, or beyond: where that is less, or can be summed."""
     mass = masses(family, eta, low, high)[1]
     inside = ~(mass > 0.5)
     if family.support.integer:
