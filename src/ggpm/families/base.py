@@ -36,6 +36,7 @@ OPTIONAL = (
     "expected_log_prob",
     "expected_log_prob_blocks",
     "expected_log_prob_factorised",
+    "expected_over_last",
     "log_expected_prob_factorised",
     "predictive_log_prob",
     "fewer_latents",
@@ -392,6 +393,14 @@ class Family(BaseEstimator, ABC):
 
         A `Smoothed`: value and first derivatives, second ones in the mean, and with ``second`` all of them; None if
         there is no closed form.
+        """
+        return None
+
+    def expected_over_last(self, eta: Array, sd: Array, y: Array) -> Any:
+        """E[log p] over the last latent, N(eta_D, sd^2), given the others, eta (S, n, D) and sd (n,).
+
+        Values (S, n), their derivative in eta (S, n, D), and minus twice that in the variance (S, n): an integral over
+        fewer latents is left. None if there is no closed form.
         """
         return None
 
