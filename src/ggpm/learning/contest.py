@@ -41,8 +41,8 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 LEAST_ROWS = 20  # below, differences between candidates are noise, and the plainest one is taken
-# Of the first rung and the last, at most. A contest of all of 300 rows takes about three times the time of one fit,
-# which is meant to be at most 6; half of the rows chose worse (strength of concrete, prices of houses: 0.02 nats a row).
+# Of the first rung and the last, at most. A contest of all of 300 rows takes three to four times the time of one fit,
+# which is meant to be at most 6; half of the rows chose worse (strength of concrete, prices of houses: by 0.02 nats).
 FIRST_ROWS, LAST_ROWS = 80, 500
 # Rows times latents that a rung may have where blocks of all latents are factorised together: up to here a candidate
 # costs about as much as with structure. Blocks of up to three latents have structure.
