@@ -107,6 +107,21 @@ def expected_log_prob_factorised(family, y):
             np.testing.assert_allclose(getattr(all_of_them, given)[:, j], want, rtol=1e-6, atol=1e-7, err_msg=given)
 
 
+def expected_over_last(family, y):
+    mean, var, _ = latents(family)
+    eta, sd = mean[None], np.sqrt(var[:, -1])
+    x, weights = np.polynomial.hermite_e.hermegauss(80)
+    nodes = np.repeat(eta, len(x), axis=0)
+    nodes[..., -1] += np.multiply.outer(x, sd)
+    weights = weights / weights.sum()
+    value, u, curvature = family.expected_over_last(eta, sd, y)
+    # the second derivative of a table whose values are exact to 1e-11
+    np.testing.assert_allclose(value[0], weights @ family.log_prob(nodes, y), rtol=1e-10, atol=1e-9)
+    np.testing.assert_allclose(u[0], np.einsum("s,snj->nj", weights, family.u(nodes, y)), rtol=1e-8, atol=1e-8)
+    want = weights @ family.U(nodes, y).dense()[..., -1, -1]
+    np.testing.assert_allclose(curvature[0], want, rtol=1e-6, atol=1e-6)
+
+
 def log_expected_prob_factorised(family, y):
     mean, var, _ = latents(family)
 
@@ -295,7 +310,8 @@ def share_spread(family, y):
 
 
 COMPARE = {f.__name__: f for f in (
-    expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, log_expected_prob_factorised,
+    expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, expected_over_last,
+    log_expected_prob_factorised,
     predictive_log_prob, fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob,
     part_tails, scale_terms, entries_by, share_spread,
 )}  # fmt: skip
@@ -353,7 +369,7 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
     eye, y = np.eye(2)[None], np.array([[1.0, 0.0]])
     assert [bare.has(name) for name in OPTIONAL] == [False] * len(OPTIONAL)
     answers = [bare.expected_log_prob(y, y, y), bare.expected_log_prob_blocks(y, eye, y)]
-    answers += [bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y)]
+    answers += [bare.expected_log_prob_factorised(y, y, y), bare.cdf(y, y), bare.expected_over_last(y, y, y)]
     answers += [bare.log_expected_prob_factorised(y, y, y), bare.predictive_log_prob(y, eye, y)]
     answers += [bare.natural(y), bare.part_log_prob(y, y), bare.predictive_normal(y, eye)]
     answers += [
@@ -380,6 +396,7 @@ def test_what_the_built_in_families_have():
     assert "multivariate_gaussian" not in have["expected_log_prob"]
     assert have["expected_log_prob_blocks"] == {"multivariate_gaussian", "logistic_normal"}
     assert have["expected_log_prob_factorised"] == {"categorical", "multinomial"}
+    assert have["expected_over_last"] == {"von_mises_direction_concentration"}
     assert have["log_expected_prob_factorised"] == {"categorical"}
     assert have["predictive_normal"] == {"gaussian", "gaussian, 3 outputs", "multivariate_gaussian"}
     assert have["predictive_log_prob"] == have["predictive_normal"] | {

@@ -11,6 +11,7 @@ from ggpm import families
 from ggpm.families.special import BesselRatio, LogGamma1p, SoftplusTerms, length, log_gamma, softplus
 from ggpm.families.special import bessel as tabulated_bessel
 from ggpm.families.special.careful_bessel import CarefulRatio, careful_bessel_ratio, careful_log_bessel
+from ggpm.families.special.mean_bessel import mean_log_bessel
 from ggpm.families.special.tables import Table
 from ggpm.families.special.truncated import (
     bin_masses,
@@ -343,3 +344,47 @@ def test_length_at_any_scale():
     x = np.array([[3.0, 4.0], [3e200, 4e200], [3e-200, 4e-200], [0.0, 0.0], [5e-324, 0.0], [np.inf, 1.0]])
     np.testing.assert_allclose(length(x), [5.0, 5e200, 5e-200, 0.0, 5e-324, np.inf], rtol=1e-15)
     assert np.isnan(length(np.array([np.nan, 1.0])))
+
+
+# ---- averages over a log-normal concentration ----------------------------------------------------------------
+def mean_of_log_bessel(t, s):
+    """E[log I_0(k) - k], its slope and curvature in t, log k ~ N(t, s^2), by mpmath's Bessel functions."""
+
+    def g(x):
+        k = mp.exp(x)
+        A = mp.besseli(1, k) / mp.besseli(0, k)
+        return mp.log(mp.besseli(0, k)) - k, k * (A - 1), k * (A - 1) + k**2 * (1 - A / k - A**2)
+
+    if s == 0:
+        return g(mp.mpf(t))
+    step = mp.mpf(1) / 8  # exact: log I_0(e^x) has no singularity closer than pi/2 to the line
+    nodes = [step * j for j in range(-72, 73)]
+    weights = [mp.exp(-(z**2) / 2) for z in nodes]
+    values = [g(t + s * z) for z in nodes]
+    return [sum(w * v[i] for w, v in zip(weights, values)) / sum(weights) for i in range(3)]
+
+
+@pytest.mark.parametrize("t", [-20.0, -14.0, -3.3, 0.0, 0.88, 2.7])
+def test_mean_log_bessel_is_that_of_mpmath(t):
+    """Largest t and s are such that mpmath can still answer."""
+    for s in (0.0, 0.05, 0.7, 1.9):
+        got = np.ravel(mean_log_bessel(np.array([[t]]), np.array([s])))
+        with mp.workdps(60):
+            want = mean_of_log_bessel(t, s)
+        for value, reference, error in zip(got, want, (1e-10, 1e-9, 1e-7), strict=True):
+            assert abs(value - float(reference)) < error, (s, reference)
+
+
+def test_mean_log_bessel_meets_at_the_ends_of_its_tables():
+    """In t, where the series take over, and in s, where wider normals are sums of two."""
+    for t in (-14.0, 14.0):
+        for s in (0.1, 1.0, 2.0):
+            below, above = (mean_log_bessel(np.array([t + e]), np.array([s])) for e in (-1e-9, 1e-9))
+            np.testing.assert_allclose(below, above, rtol=0, atol=2e-7)
+    t = np.linspace(-13.0, 13.0, 53)[:, None]
+    below, above = (mean_log_bessel(t, np.array([s])) for s in (2.0, np.nextafter(2.0, 3.0)))
+    np.testing.assert_allclose(below, above, rtol=0, atol=1e-7)
+    # the heat equation, over both parts of the table in s
+    for s in (0.5, 1.5, 2.5, 6.0):
+        value = [mean_log_bessel(t, np.sqrt(np.array([s**2 + e])))[0] for e in (-1e-3, 1e-3)]
+        np.testing.assert_allclose((value[1] - value[0]) / 1e-3, mean_log_bessel(t, np.array([s]))[2], atol=2e-6)

@@ -36,6 +36,7 @@ OPTIONAL = (
     "expected_log_prob",
     "expected_log_prob_blocks",
     "expected_log_prob_factorised",
+    "expected_over_last",
     "log_expected_prob_factorised",
     "predictive_log_prob",
     "fewer_latents",
@@ -395,6 +396,14 @@ class Family(BaseEstimator, ABC):
         """
         return None
 
+    def expected_over_last(self, eta: Array, sd: Array, y: Array) -> Any:
+        """E[log p] over the last latent, N(eta_D, sd^2), given the others, eta (S, n, D) and sd (n,).
+
+        Values (S, n), their derivative in eta (S, n, D), and minus twice that in the variance (S, n): an integral over
+        fewer latents is left. None if there is no closed form.
+        """
+        return None
+
     def log_expected_prob_factorised(self, mean: Array, var: Array, y: Array, gradient: bool = False) -> Any:
         """log E[p(y)] over independent latents eta ~ N(mean, var), (n,), and its derivatives in both if asked for.
 
@@ -423,6 +432,11 @@ class Family(BaseEstimator, ABC):
     def cdf(self, eta: Array, y: Array) -> Any:
         """P(Y <= y | eta) for encoded y, (...), or of every part, (..., d); None if y has no order or no such form."""
         return None
+
+    def sf(self, eta: Array, y: Array) -> Any:
+        """P(Y > y | eta) beside `cdf`; where a family gives it, small ones keep their digits."""
+        below = self.cdf(eta, y)
+        return None if below is None else 1.0 - below
 
     def natural(self, eta: Array) -> Any:
         """theta (..., q) and b (...) of log p = theta . T(y) - b + log h(y), `statistic` giving the rest; else None.

@@ -8,8 +8,11 @@ from scipy.special import logsumexp
 from ggpm.data.rows import batches
 from ggpm.families.base import Array, Family
 from ggpm.families.curvature import Blocks, Marginals
+from ggpm.families.special.mean_bessel import mean_log_bessel
 from ggpm.families.special.quadrature import square_root, trapezoid
 from ggpm.families.von_mises import VonMises
+
+_TINY = 1e-200  # of the square of a direction's latents: there is no direction, and nothing depends on it
 
 
 class VonMisesDirectionConcentration(VonMises):
@@ -152,6 +155,27 @@ class VonMisesDirectionConcentration(VonMises):
             out += np.einsum("...i,...ij,...jm->...m", bent, U, J, optimize=True)
             out -= np.einsum("...i,...im->...m", super().u(theta, y), self._third(eta, dense))
         return out, none
+
+    def expected_over_last(self, eta: Array, sd: Array, y: Array) -> tuple[Array, Array, Array]:
+        """With k = exp(c), r = |theta|/k and d = r (1 - cos) of the angle between: E[log p] is -E[k] d - G(log k r).
+
+        E[k] is that of a log-normal and -G the average of log I_0(x) - x over it.
+        """
+        a, b, c = (eta[..., j] for j in range(3))
+        square = a * a + b * b
+        size = np.sqrt(np.maximum(square, _TINY))
+        q = 1.0 + square
+        p = 1.0 / np.sqrt(q)
+        x, z = np.cos(y) - a / size, np.sin(y) - b / size
+        k, d = np.exp(c + 0.5 * sd**2), 0.5 * p * size * (x * x + z * z)
+        G, slope, second = mean_log_bessel(c + np.log(p * size), sd)
+        kd = k * d
+        along, k = (kd - slope / np.maximum(square, _TINY)) / q, k * p
+        u = np.empty(eta.shape)
+        np.add(k * x, along * a, out=u[..., 0])
+        np.add(k * z, along * b, out=u[..., 1])
+        np.subtract(-kd, slope, out=u[..., 2])
+        return -kd - G - self.log_whole(2), u, kd + second
 
     def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array:
         """log E[p(y)] over eta ~ N(mean, cov), (m,), by nodes of the latent alone.

@@ -111,6 +111,11 @@ class Weighted(Wrapped):
         found = self.base.expected_log_prob_blocks(mean, cov, y)
         return None if found is None else (w * found[0], w[:, None] * found[1], found[2].times(w))
 
+    def expected_over_last(self, eta: Array, sd: Array, y: Array) -> Any:
+        y, w = self.split(y)
+        found = self.base.expected_over_last(eta, sd, y)
+        return None if found is None else (w * found[0], w[:, None] * found[1], w * found[2])
+
     def expected_log_prob_factorised(self, mean: Array, var: Array, y: Array, second: bool = False) -> Any:
         y, w = self.split(y)
         found = self.base.expected_log_prob_factorised(mean, var, y, second=second)

@@ -20,12 +20,13 @@ from scipy.special import ndtri
 from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.columns import Columns
+from ggpm.kernels.additive import Additive
 from ggpm.kernels.columns import Category, Cyclic, On, Sphere, listed
 from ggpm.kernels.defaults import cycles_of, median_distance
-from ggpm.kernels.scaled import Additive, Knots, Scaled, Standardise
+from ggpm.kernels.scaled import Knots, Scaled, Standardise
 from ggpm.kernels.structure import looks, placed
 
-__all__ = ["Ingredients", "Recipe", "spreads", "standardised", "transferred"]
+__all__ = ["Ingredients", "Recipe", "spreads", "standardised", "transferred", "transferred_square"]
 
 Array = NDArray[np.float64]
 
@@ -262,23 +263,42 @@ def _matern(length: float | Array, nu: float | None) -> sk.Kernel:
     return sk.RBF(length) if nu == np.inf else sk.Matern(length, nu=nu)
 
 
+def matched(roles: Sequence[str], wanted: Sequence[str]) -> NDArray[np.intp]:
+    """Places among roles of those that are wanted, in their order where one occurs as often here as there; else -1.
+
+    >>> matched(["a", "b", "a", "c"], ["c", "a", "a", "b", "b"])
+    array([ 3,  0,  2, -1, -1])
+    """
+    alike = {role: [k for k, other in enumerate(roles) if other == role] for role in set(wanted)}
+    left = {role: iter(at if len(at) == wanted.count(role) else ()) for role, at in alike.items()}
+    return np.array([next(left[role], -1) for role in wanted], dtype=np.intp)
+
+
 def transferred(theta: Array, roles: Sequence[str], start: Array, wanted: Sequence[str]) -> Array:
     """``start`` with the values of another theta where roles are the same; one length scale becomes several alike.
 
     >>> transferred(np.array([1.0, 2.0]), ["a", "b"], np.zeros(4), ["b", "b", "c", "a"])
     array([2., 2., 0., 1.])
     """
-    known: dict[str, list[float]] = {}
-    for role, value in zip(roles, theta):
-        known.setdefault(role, []).append(float(value))
-    out, used = np.array(start, dtype=np.float64), dict.fromkeys(wanted, 0)
-    for k, role in enumerate(wanted):
-        values = known.get(role, [])
-        if len(values) == wanted.count(role):
-            out[k] = values[used[role]]
-        elif values:
-            out[k] = np.mean(values)
-        used[role] += 1
+    out = np.array(start, dtype=np.float64)
+    for k, (role, place) in enumerate(zip(wanted, matched(roles, wanted))):
+        known = [float(value) for other, value in zip(roles, theta) if other == role]
+        if known:
+            out[k] = theta[place] if place >= 0 else np.mean(known)
+    return out
+
+
+def transferred_square(H: Array, roles: Sequence[str], wanted: Sequence[str]) -> Array:
+    """A matrix over another theta, such as an inverse Hessian, where roles are the same; one on the diagonal elsewhere.
+
+    >>> transferred_square(np.array([[2.0, 0.5], [0.5, 3.0]]), ["a", "b"], ["b", "c", "a"])
+    array([[3. , 0. , 0.5],
+           [0. , 1. , 0. ],
+           [0.5, 0. , 2. ]])
+    """
+    place = matched(roles, wanted)
+    known, out = np.flatnonzero(place >= 0), np.eye(len(wanted))
+    out[np.ix_(known, known)] = H[np.ix_(place[known], place[known])]
     return out
 
 

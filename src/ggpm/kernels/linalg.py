@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas, lapack, lstsq
 
 Array = NDArray[np.float64]
 
@@ -137,6 +137,34 @@ def sum_of_products(A: Array, B: Array) -> float:
 def log_det_lower(L: Array) -> float:
     """``log |L L^T|``."""
     return 2.0 * float(np.sum(np.log(np.diag(L))))
+
+
+def cholesky_pullback(R: Array, R_bar: Array) -> Array:
+    """Symmetric derivative in V from the derivative in its lower Cholesky factor R, (n, D, D) (Murray 2016)."""
+    C = np.linalg.inv(R)
+    P = symmetric_of_lower(R.swapaxes(-1, -2) @ np.tril(R_bar))
+    return 0.5 * C.swapaxes(-1, -2) @ P @ C
+
+
+def symmetric_of_lower(Q: Array) -> Array:
+    """The symmetric matrices with the lower triangles of Q, (..., D, D)."""
+    lower = np.tril(Q, -1)
+    return lower + lower.swapaxes(-1, -2) + Q * np.eye(Q.shape[-1])
+
+
+def anderson(history: list[tuple[Array, Array]]) -> Array:
+    """Anderson's extrapolation of a fixed-point iteration x -> g(x) from pairs (x, g(x)) (Walker and Ni 2011).
+
+    >>> anderson([(np.array([0.0]), np.array([1.0])), (np.array([1.0]), np.array([1.5]))])  # g(x) = 1 + x/2
+    array([2.])
+    """
+    residuals = np.stack([g - x for x, g in history], axis=1)
+    images = np.stack([g for _, g in history], axis=1)
+    last = residuals[:, -1]
+    scale = np.abs(last).max() or 1.0
+    # steps whose residuals point the same way say nothing new: below cond they are left out
+    gamma = lstsq((residuals[:, :-1] - last[:, None]) / scale, -last / scale, cond=1e-10, check_finite=False)[0]
+    return images[:, -1] + (images[:, :-1] - images[:, -1:]) @ gamma
 
 
 def available_memory() -> int:

@@ -1,4 +1,4 @@
-"""Kernels that do not ask for the units of the columns: `Scaled`, in units of their spreads, and `Additive`."""
+"""`Scaled`: kernels that do not ask for the units of the columns, which they see in units of their spreads."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels as sk
 
-from ggpm.kernels.distances import Distances, Pairs
-from ggpm.kernels.linalg import sum_of_products
-from ggpm.kernels.pullbacks import NODES, Block, MaternNode, Node, Pulled, node
+from ggpm.kernels.distances import Distances
+from ggpm.kernels.pullbacks import NODES, node
 from ggpm.kernels.wrapping import Wrapping, WrappingNode
 
-__all__ = ["Additive", "Scaled"]
+__all__ = ["Scaled"]
 
 Array = NDArray[np.float64]
 
@@ -105,59 +104,6 @@ class Scaled(Wrapping):
         return f"Scaled({self.kernel!r}{', by ranks' if any(self.knots) else ''})"
 
 
-class Additive(sk.NormalizedKernelMixin, sk.Kernel):
-    """Mean over the columns of a Matérn kernel of one column: a sum of functions of single columns.
-
-    Parameters
-    ----------
-    length_scale : float
-        One for all columns: inside `Scaled` in units of their spreads.
-    nu : float
-        Smoothness, as in `sklearn.gaussian_process.kernels.Matern`.
-    length_scale_bounds : pair of floats or "fixed"
-
-    Examples
-    --------
-    >>> Additive(1.0, nu=0.5)([[0.0, 0.0], [0.0, 50.0]]).round(3)
-    array([[1. , 0.5],
-           [0.5, 1. ]])
-    """
-
-    def __init__(
-        self, length_scale: float = 1.0, nu: float = 2.5, length_scale_bounds: tuple[float, float] | str = (1e-5, 1e5)
-    ) -> None:  # fmt: skip
-        self.length_scale = length_scale
-        self.nu = nu
-        self.length_scale_bounds = length_scale_bounds
-
-    @property
-    def hyperparameter_length_scale(self) -> sk.Hyperparameter:
-        """The length scale."""
-        return sk.Hyperparameter("length_scale", "numeric", self.length_scale_bounds)
-
-    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
-        X = np.atleast_2d(np.asarray(X, dtype=np.float64))
-        Y = None if Y is None else np.atleast_2d(np.asarray(Y, dtype=np.float64))
-        one = sk.Matern(self.length_scale, self.length_scale_bounds, self.nu)
-        parts = [
-            one(X[:, [j]], None if Y is None else Y[:, [j]], **({"eval_gradient": True} if eval_gradient else {}))
-            for j in range(X.shape[1])
-        ]
-        if eval_gradient:
-            return sum(K for K, _ in parts) / len(parts), sum(dK for _, dK in parts) / len(parts)
-        return sum(parts) / len(parts)
-
-    def is_stationary(self) -> bool:
-        """Whether k depends on differences alone: it does."""
-        return True
-
-    def __repr__(self) -> str:
-        return f"Additive(length_scale={np.ravel(self.length_scale)[0]:.3g}, nu={self.nu:.3g})"
-
-
-# ---- nodes ---------------------------------------------------------------------------------------------------------
-
-
 class ScaledNode(WrappingNode):
     def __init__(self, kernel: Any, points: Distances) -> None:
         self.kernel, self.points = kernel, points
@@ -167,48 +113,4 @@ class ScaledNode(WrappingNode):
         return part * self.kernel.seen.slopes(self.points.columns)
 
 
-class AdditiveNode(Node):
-    """Squared differences of one column at a time are made anew: they cost less than the exponentials of them."""
-
-    hyperparameters = ("length_scale",)
-
-    def __init__(self, kernel: Any, points: Distances) -> None:
-        super().__init__(kernel, points)
-        self.one = MaternNode(sk.Matern(kernel.length_scale, kernel.length_scale_bounds, kernel.nu), points)
-        self.factor = float(kernel.length_scale) ** -2
-        self.count = points.rows.shape[1]
-
-    def differences(self, f: int, rows: slice) -> Array:
-        if isinstance(self.points, Pairs):
-            return self.points.differences(f, rows)
-        return np.subtract.outer(self.points.rows[rows, f], self.points.columns[:, f])
-
-    def value(self, rows: slice, out: Array | None = None) -> Block:
-        out = self.block(rows) if out is None else out
-        part = np.empty_like(out)
-        for f in range(self.count):
-            squared = np.square(self.differences(f, rows))
-            self.one.profile(squared, self.factor, part if f else out)
-            if f:
-                out += part
-        out /= self.count
-        return out
-
-    def pull(self, rows: slice, G: Array, value: Block | None, inputs: bool) -> Pulled:
-        if not (self.size or inputs):
-            return np.zeros(0), None
-        length, moved = 0.0, np.zeros((self.points.shape[1], self.count)) if inputs else None
-        for f in range(self.count):
-            difference = self.differences(f, rows)
-            squared = np.square(difference)
-            k = np.empty_like(squared)
-            self.one.profile(squared, self.factor, k)
-            H = G * self.one.slopes(squared, self.factor, k)[0]
-            length += sum_of_products(H, squared)
-            if moved is not None:
-                moved[:, f] = np.einsum("ij,ij->j", H, difference)
-        share = self.factor / self.count
-        return np.array([share * length] if self.size else []), None if moved is None else share * moved
-
-
-NODES.update({Scaled: ScaledNode, Additive: AdditiveNode})
+NODES[Scaled] = ScaledNode

@@ -21,8 +21,9 @@ import numpy as np
 from sklearn.gaussian_process import kernels as sk
 
 from ggpm.data.text import did_you_mean
+from ggpm.kernels.additive import Additive
 from ggpm.kernels.columns import Category, Cyclic, On, Sphere
-from ggpm.kernels.scaled import Additive, Scaled
+from ggpm.kernels.scaled import Scaled
 
 __all__ = ["KERNELS", "KernelTextError", "kernel_from_text", "kernel_text"]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ggpm.families.base import Family
 from ggpm.families.weighted import Weighted
 from ggpm.fields.base import Approximation
-from ggpm.kernels.candidates import Ingredients, Recipe, transferred
+from ggpm.kernels.candidates import Ingredients, Recipe, transferred, transferred_square
 from ggpm.learning.cavities import LEARNED, log_densities, without_blocks
 from ggpm.learning.objective import Evidence, WarmObjective, search
 from ggpm.learning.priors import Priors
@@ -127,13 +127,15 @@ class Arena:
         """A candidate learned on some rows, from where a parent ended; None where that cannot be done."""
         began = time.perf_counter()
         part = self.evidence(recipe).sample(rows)
+        curvature = None
         if start is None:
             start = part.theta
             if parent is not None:
-                start = self._onwards(parent, recipe, start)
+                start, curvature = self._onwards(parent, recipe, start, len(rows))
         try:
             with np.errstate(all="ignore"):  # a step that goes too far is one to retreat from
-                found = search(WarmObjective(part), start, max_iter=max_iter, ftol=CLIMB_FTOL)
+                objective = WarmObjective(part, inverse_hessian=curvature)
+                found = search(objective, start, max_iter=max_iter, ftol=CLIMB_FTOL)
                 part = part.at(found.theta)
                 # as patient as the search: what it did not find from several starts is no mode to compare by
                 approximation = (part.searching() if part.rule.depends_on == "mean" else part).infer()
@@ -142,15 +144,23 @@ class Arena:
             return None
         return self._entry(recipe, part, rows, found, loo, approximation.log_evidence, time.perf_counter() - began)
 
-    def _onwards(self, parent: Entry, recipe: Recipe, start: Array) -> Array:
-        """Where a parent ended; a joint part that had vanished there begins anew, as the recipe's may be of use."""
+    def _onwards(self, parent: Entry, recipe: Recipe, start: Array, rows: int) -> tuple[Array, Array]:
+        """Where a parent ended, and the inverse Hessian that it left: climbs take half as many steps by it.
+
+        A joint part that had vanished there begins anew, as the recipe's may be of use; other variances that had begin
+        where they still have a slope.
+        """
         known, wanted = parent.optimum.theta, self.roles(recipe, start)
         roles = self.roles(parent.recipe, known)
         for j, role in enumerate(roles):
             first = role.split()[0]
             if role == f"{first} joint variance" and role in wanted and known[j] < start[wanted.index(role)] + VANISHED:
                 roles = ["" if other.startswith(f"{first} joint") else other for other in roles]
-        return transferred(known, roles, start, wanted)
+        # the information grows about as the root of the rows, as in `ggpm.learning.objective.subset_start`
+        H = transferred_square(parent.optimum.inverse_hessian, roles, wanted) * np.sqrt(len(parent.rows) / rows)
+        onwards = transferred(known, roles, start, wanted)
+        least = [VANISHED if role.endswith(" variance") else -np.inf for role in wanted]
+        return np.maximum(onwards, start + least), H
 
     def recalled(self, recipe: Recipe, rows: Rows, told: dict[str, Any]) -> Entry:
         """A candidate from its `Entry.told`."""

@@ -24,9 +24,10 @@ from ggpm.families.weighted import unweighted
 from ggpm.fields.base import Approximation
 from ggpm.fields.dense.diagonal import DiagonalSolution
 from ggpm.fields.dense.field import Cotangent, DenseGaussian, DenseProcess
+from ggpm.kernels.linalg import cholesky_pullback
 from ggpm.sites.base import InferenceError
 from ggpm.sites.densities import log_expected_prob
-from ggpm.sites.expectations import cholesky_pullback, place
+from ggpm.sites.expectations import place
 
 Array = NDArray[np.float64]
 

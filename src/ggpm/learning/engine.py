@@ -23,10 +23,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lstsq
 
 from ggpm.fields.base import Approximation, Natural, Process, Trial
-from ggpm.kernels.linalg import NotPositiveDefinite
+from ggpm.kernels.linalg import NotPositiveDefinite, anderson
 from ggpm.sites import InferenceError, Laplace, Rule, Taylor
 
 __all__ = ["find"]
@@ -91,21 +90,6 @@ def laplace_for(rule: Rule, D: int) -> Laplace:
 def line_search(trials: Iterable[Trial], floor: float, slope: float) -> Trial | None:
     """The first of ever shorter steps that raises the objective enough, or None."""
     return next((trial for trial in trials if trial[1] >= floor + SUFFICIENT * trial[0] * slope), None)
-
-
-def anderson(history: list[tuple[Array, Array]]) -> Array:
-    """Anderson's extrapolation of a fixed-point iteration x -> g(x) from pairs (x, g(x)) (Walker and Ni 2011).
-
-    >>> anderson([(np.array([0.0]), np.array([1.0])), (np.array([1.0]), np.array([1.5]))])  # g(x) = 1 + x/2
-    array([2.])
-    """
-    residuals = np.stack([g - x for x, g in history], axis=1)
-    images = np.stack([g for _, g in history], axis=1)
-    last = residuals[:, -1]
-    scale = np.abs(last).max() or 1.0
-    # steps whose residuals point the same way say nothing new: below cond they are left out
-    gamma = lstsq((residuals[:, :-1] - last[:, None]) / scale, -last / scale, cond=1e-10, check_finite=False)[0]
-    return images[:, -1] + (images[:, :-1] - images[:, -1:]) @ gamma
 
 
 # ---- expansions --------------------------------------------------------------------------------------------------
@@ -247,7 +231,7 @@ class _Bound:
     """Natural-gradient steps, extrapolated where that helps."""
 
     def __init__(self, rule: Rule, process: Process, start: Any):
-        self.rule, self.process = rule, process
+        self.asked, self.rule, self.process = rule, rule.loosened(process.shape[1]), process
         self.state = self._first(start)
         if not np.isfinite(self.state.bound):
             raise InferenceError("the evidence lower bound is not finite at these hyperparameters")
@@ -294,16 +278,25 @@ class _Bound:
         if not all(np.all(np.isfinite(part)) for part in natural):
             return None
         try:
-            q = self.process.from_natural(natural)
-            look = self.process.look(self.rule, q.x, q)
+            return self._looked(natural, self.process.from_natural(natural))
         except NotPositiveDefinite:
             return None
+
+    def _looked(self, natural: Natural, q: Any) -> _State:
+        look = self.process.look(self.rule, q.x, q)
         terms = look.objective, 0.5 * self.process.overlap(q), -0.5 * q.log_det
-        bound = float(np.sum(terms))
-        size = 1.0 + float(np.sum(np.abs(terms)))
+        bound, size = float(np.sum(terms)), 1.0 + float(np.sum(np.abs(terms)))
         return _State(natural, q, look, bound if np.isfinite(bound) else -np.inf, size)
 
     def arrived(self) -> bool:
+        """Whether the sites stay where they are; those of the loosened rule lead to those that are asked for."""
+        if self.rule != self.asked and self._arrived():
+            self.rule, self.least, self.idle = self.asked, np.inf, 0
+            self.state = self._looked(self.state.natural, self.state.q)
+            self.trace[-1] = self.state.bound
+        return self.rule == self.asked and self._arrived()
+
+    def _arrived(self) -> bool:
         self.change = self.process.change(self.state.look, self.state.q)
         self.idle = 0 if self.change < 0.7 * self.least else self.idle + 1
         self.least = min(self.least, self.change)

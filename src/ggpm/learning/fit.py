@@ -221,13 +221,16 @@ def _stopped_early(message: str) -> Message:
 
 
 def learn(
-    evidence: Evidence, how: Search, others: Sequence[Array] = (), rows: NDArray[np.intp] | None = None
-) -> SearchOutcome:
+    evidence: Evidence, how: Search, others: Sequence[Array] = (), rows: NDArray[np.intp] | None = None,
+    inverse_hessian: Array | None = None,
+) -> SearchOutcome:  # fmt: skip
     """Hyperparameters from all rows at once; ``others`` are further thetas to begin from.
 
-    Where those of the evidence come from some ``rows``, they are a good start, and are only made more precise there.
+    Where those of the evidence come from some ``rows``, they are a good start, with the ``inverse_hessian`` of the
+    search there, and are only made more precise.
     """
-    start = Start(evidence.theta) if callable(how.optimizer) else subset_start(evidence, others, rows)
+    given = callable(how.optimizer)
+    start = Start(evidence.theta) if given else subset_start(evidence, others, rows, inverse_hessian)
     objective = WarmObjective(evidence, start.sites, start.inverse_hessian)
     best = search(
         objective, start.theta, optimizer=how.optimizer, n_restarts=how.n_restarts, rng=how.rng, ftol=evidence.ftol,

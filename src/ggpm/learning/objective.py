@@ -220,21 +220,28 @@ class Start:
     """Start of the search for sites there, or None."""
 
 
-def subset_start(evidence: Evidence, starts: Sequence[Array] = (), rows: NDArray[np.intp] | None = None) -> Start:
+def subset_start(
+    evidence: Evidence, starts: Sequence[Array] = (), rows: NDArray[np.intp] | None = None,
+    inverse_hessian: Array | None = None,
+) -> Start:  # fmt: skip
     """Start of the search for theta.
 
     With many rows it is learned on a quarter of them, which costs a sixty-fourth per evaluation. The answer is
     still the full problem's: only its start is decided here. ``starts`` are further thetas to begin from; the one
-    from which a short search climbs highest is taken. Where theta comes from some ``rows``, these are the subset.
+    from which a short search climbs highest is taken. Where theta comes from some ``rows``, these are the subset, and
+    ``inverse_hessian`` is what the search on them left.
     """
     n, theta = evidence.field.n_rows, evidence.theta
-    if n < SUBSET_FROM or (rows is not None and len(rows) > n // 2):
+    if rows is not None and len(rows) > n // 2:
+        known = inverse_hessian is not None and evidence.objective == "evidence"
+        return Start(theta, np.sqrt(len(rows) / n) * inverse_hessian if known else None)
+    if n < SUBSET_FROM:
         return Start(_best_start(evidence, [theta, *starts]))
     part = evidence.sample(np.sort(np.random.default_rng(0).permutation(n)[: n // 4]) if rows is None else rows)
     # sites of the shape that all rows have: few rows could bear a better and dearer one
     part.rule = part.rule.resolved(n, evidence.family.latent_dim, False)
     part.objective = "evidence"  # leave-one-out on few rows is a noisy guide
-    start = subset_start(part, starts) if rows is None else Start(theta)
+    start = subset_start(part, starts) if rows is None else Start(theta, inverse_hessian)
     low, high = evidence.bounds.T
     objective = WarmObjective(part, start.sites, start.inverse_hessian)
     try:

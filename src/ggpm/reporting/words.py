@@ -10,8 +10,9 @@ from sklearn.gaussian_process import kernels as sk
 
 from ggpm.families.base import Family
 from ggpm.families.ordinal import Ordinal
+from ggpm.kernels.additive import Additive
 from ggpm.kernels.columns import Category, Cyclic, On, Sphere
-from ggpm.kernels.scaled import Additive, Scaled
+from ggpm.kernels.scaled import Scaled
 from ggpm.kernels.structure import summands
 
 SMOOTHNESS = {0.5: "rough", 1.5: "once differentiable", 2.5: "twice differentiable"}

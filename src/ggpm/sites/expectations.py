@@ -18,7 +18,7 @@ the Hermite series of g.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -29,7 +29,7 @@ from ggpm.families.contrasts import Contrasts, contrasts
 from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals, second_moments
 from ggpm.families.special.adaptive import PRODUCT_MOST, Levels, average, expectation, first_levels, groups, raised
 from ggpm.families.special.adaptive import place as place_nodes
-from ggpm.kernels.linalg import product
+from ggpm.kernels.linalg import cholesky_pullback, product, symmetric_of_lower
 from ggpm.sites.base import Problem
 
 Array = NDArray[np.float64]
@@ -73,6 +73,9 @@ def root(V: Marginals, factorised: bool) -> Array:
 def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
     """Expected log-likelihood of every row under N(mean, R R^T); not-a-number becomes -inf."""
     closed = _closed_form(problem, mean, R)
+    if closed is None and problem.family.has("expected_over_last"):
+        found = _by_nodes(problem, mean, R if R.ndim == 3 else Diagonal(R).dense(), accuracy, given_last=True)
+        return found if R.ndim == 3 else replace(found, U=found.U.diagonal())
     if closed is not None or not problem.family.shift_invariant:
         return _by_nodes(problem, mean, R, accuracy) if closed is None else closed
     found, A = _by_nodes(*_contrasted(problem, mean, R), accuracy), contrasts(mean.shape[1])
@@ -80,53 +83,62 @@ def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
     return Expected(found.value, found.u @ A, U if R.ndim == 3 else U.diagonal(), U.values, found.levels, found.error)
 
 
-def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
-    n, D = problem.shape
+def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str, given_last: bool = False) -> Expected:
+    """By nodes of all latents, or of all but the last."""
+    (n, D), family = problem.shape, problem.family
+    d = D - given_last
     value, u, moment = np.full(n, -np.inf), np.zeros((n, D)), np.zeros(R.shape)
-    levels, trial = first_levels(R, by_error=True), first_levels(R, by_error=True)
-    best, tolerance, error = np.full(n, np.inf), np.zeros(n), np.zeros((n, D))
+    levels, trial = first_levels(R[..., :d], by_error=True), first_levels(R[..., :d], by_error=True)
+    best, tolerance, error = np.full(n, np.inf), np.zeros(n), np.zeros((n, d))
     rows, most = np.arange(n), MOST_NODES[accuracy] // max(1, D - 1)
     while rows.size:
-        for part, x, weights in groups(trial, D, rows, width=2):
+        for part, x, weights in groups(trial, d, rows, width=2):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                log_p, u_s = problem.family.log_prob_and_u(place(problem, mean, R, x, part), problem.y[part])
-                found = _Summed(log_p, u_s, x, weights, R[part])
+                eta, y = place(problem, mean, R[..., :d], x, part), problem.y[part]
+                at = family.log_prob_and_u(eta, y) if d == D else family.expected_over_last(eta, R[part, -1, -1], y)
+                found = _Summed(x, weights, R[part], *at)
             error[part], tolerance[part] = found.error, TOLERANCES[accuracy] * (1.0 + RTOL * np.abs(found.value))
             largest = found.error.max(axis=1)
-            better = ~(largest >= best[part]) if D > PRODUCT_MOST else np.isfinite(largest) | ~np.isfinite(best[part])
+            better = ~(largest >= best[part]) if d > PRODUCT_MOST else np.isfinite(largest) | ~np.isfinite(best[part])
             kept = part[better]
             best[kept], levels[kept] = largest[better], trial[kept]
             value[kept], u[kept], moment[kept] = found.value[better], found.u[better], found.moment[better]
-        trial[rows], moved = raised(trial[rows], error[rows], tolerance[rows], D, most, by_error=True)
+        trial[rows], moved = raised(trial[rows], error[rows], tolerance[rows], d, most, by_error=True)
         rows = rows[moved]
     with np.errstate(invalid="ignore"):  # rows whose expectation is not finite
         U = Diagonal(-moment / R) if R.ndim == 2 else Blocks(-2.0 * cholesky_pullback(R, moment))
-    slopes = np.isfinite(u).all(axis=1) & np.isfinite(moment.reshape(n, -1)).all(axis=1)
     off = float(np.sum(best, where=np.isfinite(best)))
     # no slope leads away from values that are not finite
-    return Expected(np.where(slopes, _finite(value), -np.inf), u, U, levels=levels, error=off)
+    value[~(np.isfinite(u).all(axis=1) & np.isfinite(moment.reshape(n, -1)).all(axis=1) & np.isfinite(value))] = -np.inf
+    return Expected(value, u, U, levels=None if given_last else levels, error=off)
 
 
 class _Summed:
-    """Sums over the nodes of some rows: E[log p], E[u], E[u x^T] and what Stein's identities are off by, (k, D)."""
+    """Sums over the nodes of some rows: E[log p], E[u], E[u x^T] and what Stein's identities are off by, (k, d).
 
-    def __init__(self, log_p: Array, u: Array, x: Array, weights: Array, R: Array):
-        (S, D), k = x.shape, len(R)
-        sums = product(weights * np.concatenate([np.ones((1, S)), x.T]), u.reshape(S, -1)).reshape(1 + D, k, D)
+    Nodes x (S, d) are of all latents, or of all but the last: ``last`` is E[U_DD] over that one at each, (S, k).
+    """
+
+    def __init__(self, x: Array, weights: Array, R: Array, log_p: Array, u: Array, last: Array | None = None):
+        (S, d), (_, k, D) = x.shape, u.shape
+        sums = product(weights * np.concatenate([np.ones((1, S)), x.T]), u.reshape(S, -1)).reshape(1 + d, k, D)
         self.u, moment = sums[0], sums[1:]  # [l, n, j] = E[x_l u_j]
-        pairs = np.array([(j, j) for j in range(D)] if D <= PRODUCT_MOST else np.argwhere(np.tri(D)))
+        pairs = np.array([(j, j) for j in range(d)] if d <= PRODUCT_MOST else np.argwhere(np.tri(d)))
         second = (x[:, pairs[:, 0]] * x[:, pairs[:, 1]] - (pairs[:, 0] == pairs[:, 1])).T
         seen = product(weights * np.concatenate([np.ones((1, S)), x.T, second]), log_p)
-        self.value, first, quadratic = seen[0], seen[1 : 1 + D].T, seen[1 + D :].T
+        self.value, first, quadratic = seen[0], seen[1 : 1 + d].T, seen[1 + d :].T
         if R.ndim == 2:
             self.moment = np.ascontiguousarray(np.einsum("jnj->nj", moment))
             first -= R * self.u
             quadratic -= np.stack([R[:, j] * moment[l, :, j] for j, l in pairs], axis=1)
         else:
-            whole = moment.transpose(1, 2, 0)  # [n, j, l]
-            self.moment = np.tril(whole)
-            first -= np.einsum("nkj,nk->nj", R, self.u)
-            quadratic -= (R.swapaxes(1, 2) @ whole)[:, pairs[:, 0], pairs[:, 1]]
+            whole, root = moment.transpose(1, 2, 0), R[:, :, :d]  # [n, j, l]
+            self.moment = np.zeros((k, D, D))
+            self.moment[:, :, :d] = np.tril(whole)
+            if last is not None:
+                self.moment[:, -1, -1] = -R[:, -1, -1] * (weights @ last)  # Stein's identity again
+            first -= np.einsum("nkj,nk->nj", root, self.u)
+            quadratic -= (root.swapaxes(1, 2) @ whole)[:, pairs[:, 0], pairs[:, 1]]
         self.error = np.abs(first)
         for (j, _), off in zip(pairs, SECOND * np.abs(quadratic.T)):
             np.maximum(self.error[:, j], off, out=self.error[:, j])
@@ -174,16 +186,16 @@ class SiteMap:
             return
         n, D = mean.shape
         # a closed form of E[log p] alone: exact to what the finest rules are
-        levels = _by_nodes(problem, mean, R, "fine").levels if levels is None else levels
-        assert levels is not None
-        self.levels = levels
+        accuracy = "standard" if levels is None and problem.family.has("expected_over_last") else "fine"
+        levels = _by_nodes(problem, mean, R, accuracy).levels if levels is None else levels
+        self.levels = cast(Levels, levels)
         self.moment = np.empty(R.shape)
         self.second = np.empty((n, 2 * D, 2 * D)) if R.ndim == 2 else None
         self.U: list[tuple[Rows, Array, Array, Curvature]] = []
-        for rows, x, weights in groups(levels, D, width=4):
+        for rows, x, weights in groups(self.levels, D, width=4):
             eta = place(problem, mean, R, x, rows)
             log_p, u = problem.family.log_prob_and_u(eta, problem.y[rows])
-            self.moment[rows] = _Summed(log_p, u, x, weights, R[rows]).moment
+            self.moment[rows] = _Summed(x, weights, R[rows], log_p, u).moment
             U = problem.family.U(eta, problem.y[rows])
             if self.second is None:
                 self.U.append((rows, x, weights, U))
@@ -220,15 +232,14 @@ class SiteMap:
         """Derivative of <a, E[u]> + <B, E[U]> in the family's hyperparameters, (p,)."""
         if self.contrasts is not None:
             return self.contrasts.pullback_phi(*_contrasted_cotangents(a, B))
-        p = self.problem
         M_bar = -B / self.R if self.R.ndim == 2 else self._explicit(B)[0]
-        total = np.zeros(p.family.log_hyper.size)
+        family, total = self.problem.family, np.zeros(self.problem.family.log_hyper.size)
         for rows, x, weights in groups(self.levels, a.shape[1], width=2 * total.size):
             if self.R.ndim == 2:
                 u_bar = a[rows] + x[:, None, :] * M_bar[rows]
             else:
                 u_bar = a[rows] + np.einsum("njk,sk->snj", M_bar[rows], x, optimize=True)
-            u_phi = p.family.u_phi(place(p, self.mean, self.R, x, rows), p.y[rows])
+            u_phi = family.u_phi(place(self.problem, self.mean, self.R, x, rows), self.problem.y[rows])
             total += np.einsum("s,snj,snjp->p", weights, u_bar, u_phi, optimize=True)
         return total
 
@@ -237,7 +248,7 @@ class SiteMap:
         # E[U] = -C^T P C with C = R^-1, P = Phi(Q) + Phi(Q)^T, Q = R^T M
         R, M = self.R, self.moment
         C = np.linalg.inv(R)
-        P = _phi(R.swapaxes(1, 2) @ M)
+        P = symmetric_of_lower(R.swapaxes(1, 2) @ M)
         P_bar = -C @ B @ C.swapaxes(1, 2)
         C_bar = -2.0 * P @ C @ B
         Q_bar = 2.0 * np.tril(P_bar, -1) + P_bar * np.eye(R.shape[-1])
@@ -267,19 +278,6 @@ def expected_blocks(problem: Problem, mean: Array, R: Array) -> Array:
         U = problem.family.U(place(problem, mean, R, x, rows), problem.y[rows])
         out[rows] = second_moments(U, np.zeros_like(x), weights)[:, :D, :D]
     return out
-
-
-def cholesky_pullback(R: Array, R_bar: Array) -> Array:
-    """Symmetric derivative in V from the derivative in its lower Cholesky factor R, (n, D, D) (Murray 2016)."""
-    C = np.linalg.inv(R)
-    P = _phi(R.swapaxes(-1, -2) @ np.tril(R_bar))
-    return 0.5 * C.swapaxes(-1, -2) @ P @ C
-
-
-def _phi(Q: Array) -> Array:
-    """The symmetric matrix with the lower triangle of Q."""
-    lower = np.tril(Q, -1)
-    return lower + lower.swapaxes(-1, -2) + Q * np.eye(Q.shape[-1])
 
 
 def _closed_form(problem: Problem, mean: Array, R: Array) -> Expected | None:

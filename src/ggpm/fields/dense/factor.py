@@ -227,6 +227,8 @@ class SignedFactor:
         return np.einsum("nm,nm->m", self.gamma[:, None] * b, self.unscaled_E_dot(b))
 
     def V_diag(self) -> Array:
+        if "V" in vars(self):
+            return np.diag(self.V)
         K, some = self._positive.K, self._negative
         half = self._positive.root_E_dot(K)
         v = np.diag(K) - np.square(half).sum(axis=0)
