@@ -292,7 +292,8 @@ def scale_terms(family, y):
     np.testing.assert_allclose(-np.diff(values[1999:2002], n=2, axis=0)[0] / step**2, precision, rtol=1e-2)
     np.testing.assert_allclose((r[2001, 0] - r[1999, 0]) / (2 * step), slope, rtol=1e-2)
     some = slice(1800, 2200, 50)
-    np.testing.assert_allclose(family.scale_factor(eta + 0 * tau[some, None], tau[some, None], y), (A + r * B + h)[some])
+    factors = family.scale_factor(eta + 0 * tau[some, None], tau[some, None], y)
+    np.testing.assert_allclose(factors, (A + r * B + h)[some])
     (A1, A2), (B1, B2) = family.scale_slopes(eta, y)
     ends = [family.scale_terms(eta + e, y) for e in (-1e-4, 1e-4)]
     for first, second, i in ((A1, A2, 0), (B1, B2, 1)):

@@ -486,7 +486,7 @@ class Family(BaseEstimator, ABC):
         return None
 
     def scale_mode(self, S: Array, y: Array) -> Any:
-        """tau (k,) at which r S + sum_j h_j is largest, minus the second derivative and the slope of r there, y (D, k)."""
+        """tau (k,) at which r S + sum_j h_j is largest, minus its second derivative, the slope of r there; y (D, k)."""
         return None
 
     def scale_constant(self, y: Array) -> Any:

@@ -43,7 +43,7 @@ LARGEST = 0.99  # share of a latent's standard deviation that lambda has at most
 # Lines of wide latents: spacing and how far from the one of twice the spacing a rule is settled; standard deviations
 # that they reach beyond the mode; how far tau goes, whose tails fall like powers at least; and steps to the modes.
 SPACING, SPACING_OF_TAU, SPACING_OF_Z, REACH, TAU_EXTENT, MODE_STEPS = (0.14, 1e-5), (0.2, 1e-5), 0.2, 9.0, 1e4, 40
-# Halvings of lines of x, and curvature of their integrands, at most: far from all mass, where tau goes, no line settles.
+# Halvings of lines of x, and curvature of their integrands, at most: where tau is far from all mass no line settles.
 HALVINGS, NARROWEST = 3, 1e20
 LEAST_SD = 1e-8  # of a latent that is not known
 REST_OF_WIDE = 1e-6  # of covariances, relative to the variances, that lines leave out
@@ -172,10 +172,10 @@ class Placed:
                 r, h = self.family.scale_weight(tau + step, self.y)
                 share = np.exp(A + (r - r0) * B)
                 total = share.sum(axis=0)
-                values.append(start + h.sum(axis=0) + tau_weight + np.log(total).sum(axis=0) + self._rest(share, total, x))
-        v = np.stack(values)
-        top = v.max(axis=0)
-        return np.log(np.exp(v - top).sum(axis=0)) + top + np.log(self.z_width) + self.family.scale_constant(self.y)
+                product = np.log(total).sum(axis=0) + self._rest(share, total, x)
+                values.append(start + h.sum(axis=0) + tau_weight + product)
+        found = log_sum(np.stack(values), np.ones(len(values)))
+        return found + np.log(self.z_width) + self.family.scale_constant(self.y)
 
     def _rest(self, share: Array, total: Array, x: Array) -> Array | float:
         """What the rest of the covariance adds to the logarithm of the product, to second order."""
@@ -203,14 +203,13 @@ def log_expected_wide(family: Any, eta: Array, mean: Array, cov: Array, y: Array
 
 
 def _wide(at: Placed) -> float:
-    """The integral of one row, with z on nodes and every other one of them for comparison."""
-    family, known = at.family, not at.factor.any()
-    half = 1 if known else int(np.ceil(np.arcsinh((REACH + abs(at.z[0])) / at.z_width[0]) / SPACING_OF_Z))
-    t = np.zeros(1) if known else SPACING_OF_Z * np.arange(-half, half + 1)
-    z = at.z + at.z_width * np.sinh(t)
-    log_weights = np.zeros(1) if known else (
-        -0.5 * z**2 - HALF_LOG_2PI + np.log(SPACING_OF_Z * at.z_width * np.cosh(t))
-    )
+    """The integral of one row: the trapezoidal rule in t, z = mode + width sinh(t), over lines of tau."""
+    family, z, log_weights = at.family, at.z, np.zeros(1)
+    if at.factor.any():
+        half = int(np.ceil(np.arcsinh((REACH + abs(at.z[0])) / at.z_width[0]) / SPACING_OF_Z))
+        t = SPACING_OF_Z * np.arange(-half, half + 1)
+        z = at.z + at.z_width * np.sinh(t)
+        log_weights = np.log(SPACING_OF_Z * at.z_width * np.cosh(t)) - 0.5 * z**2 - HALF_LOG_2PI
     matters = np.exp(-0.25 * ((z - at.z) / at.z_width) ** 2)  # z far from the mode need no digits
 
     def products(tau: Array, rows: Rows) -> Array:
