@@ -348,8 +348,8 @@ def _by_ladder(peaks: Peaks) -> Array:
 def _by_scale(family: Family, peaks: Peaks, cov: Array) -> Array:
     """By the family's `scale_terms`: rules about the mode, and lines of any reach for wide latents."""
     f, eta = peaks.integrand, peaks.integrand.eta(peaks.e)
-    out, change = log_expected(family, eta, f.mean, cov, f.y, TOLERANCE / NEXT)
-    left = np.flatnonzero(~(change <= TOLERANCE / NEXT))
+    out = log_expected(family, eta, f.mean, cov, f.y, TOLERANCE)
+    left = np.flatnonzero(np.isnan(out))
     if left.size:
         out[left] = log_expected_wide(family, eta[left], f.mean[left], cov[left], f.y[left])
     left = np.flatnonzero(np.isnan(out))
