@@ -30,7 +30,9 @@ SEVERAL_PARAMETERS = (
     "negative_binomial_mean_dispersion",
     "von_mises_direction_concentration",
 )
-OWN_FILES = ("test_two_parameters", "test_check_family", "test_closed_forms", "test_packaging", "test_restarts")
+OWN_FILES = (
+    "test_two_parameters", "test_check_family", "test_closed_forms", "test_extremes", "test_packaging", "test_restarts",
+)  # fmt: skip
 COUPLED = ("dirichlet", "wishart", "multinomial", "categorical", "von_mises_fisher", "gaussian", "logistic_normal")
 
 

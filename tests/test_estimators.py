@@ -420,6 +420,21 @@ def test_a_parameter_that_does_not_vary_is_no_news():
         GGPRegressor("gaussian_mean_scale", [1.0 * RBF(), 4.0 * RBF(10.0, (0.1, 10.0))]).fit(X, y)
 
 
+def test_the_length_scale_of_a_function_that_is_not_there_is_no_news():
+    """A dispersion that does not vary has no length scale; that of latent white noise is at its lower bound."""
+    X, y, family = simulate("negative_binomial_mean_dispersion", n=50, seed=178)
+    kernel = ConstantKernel(1.0) * RBF(1.0) + ConstantKernel(1.0, "fixed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = GGPRegressor(family, kernel).fit(X, y)
+    np.testing.assert_allclose(np.exp(model.theta_[2:]), 1e-5)  # variance and length scale
+    rough = np.random.default_rng(0).poisson(np.where(np.arange(60) % 2, 40.0, 2.0))
+    with pytest.warns(ConvergenceWarning, match="k1__k2__length_scale at its lower bound"):
+        GGPRegressor("poisson", ConstantKernel() * RBF(1e-5) + ConstantKernel(9.0, "fixed")).fit(
+            np.linspace(0, 1, 60)[:, None], rough
+        )
+
+
 @pytest.mark.parametrize("name", ["gaussian", "poisson", "negative_binomial", "von_mises", "beta", "ordinal"])
 def test_ordinary_fits_do_not_warn(name):
     """Also not where the intercept or the overdispersion goes to its lower bound, because it is not needed."""

@@ -161,7 +161,7 @@ def test_a_second_parameter_is_recovered(name):
     assert np.mean([one["correlation"] for one in found]) > 0.85
     assert all(one["converged"] for one in found)
     alone = recovery.left_alone(name, 0, "laplace", "constant")
-    assert alone["over_simple"] > -alone["error_of_loo"]
+    assert alone["over_simple"] > -alone["over_error"]
 
 
 def test_a_gap_does_not_force_the_concentration_down():

@@ -40,7 +40,7 @@ from ggpm.fields.inducing.points import Inducing
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.fields.neighbours import Neighbours
 from ggpm.fields.neighbours.field import NeighboursField
-from ggpm.kernels import resolve_kernel, shorter_starts, used_columns
+from ggpm.kernels import idle, resolve_kernel, shorter_starts, used_columns
 from ggpm.learning import priors
 from ggpm.learning.advice import advise
 from ggpm.learning.choice import AUTO, choose, name_of
@@ -383,7 +383,8 @@ class GGP(Judging, BaseEstimator):
         Variances and a family's phi go to the lower ends of their default bounds (or lower ones) in many ordinary
         fits: there is no intercept, no overdispersion, no noise to speak of. One of several length scales goes to the
         upper end of its default bounds when its feature does not matter, that of one of several parameters when the
-        parameter does not vary. Student's phi goes there when there are no outliers.
+        parameter does not vary. Student's phi goes there when there are no outliers. A length scale of a function
+        without variance may be anything, at a bound or not: the evidence does not depend on it.
         """
         evidence, family = self.fit_.evidence, self.fit_.family
         own = signature(type(family)).parameters.get("phi_bounds")
@@ -391,7 +392,13 @@ class GGP(Judging, BaseEstimator):
         default_phi |= family.default_bounds
         told = []
         names = priors.names_of(evidence.kernels, evidence.family)
-        for name, value, (low, high) in zip(names, evidence.theta, evidence.bounds):
+        least = self.kernel is None or np.exp(evidence.bounds[:, 0]) < 1.01e-5
+        # the evidence is flat down there: a search ends near the bound as well as at it
+        gone = least & (evidence.theta < evidence.bounds[:, 0] + np.log(10.0))
+        ends = np.cumsum([kernel.n_dims for kernel in evidence.kernels])
+        rest = [idle(kernel, part) for kernel, part in zip(evidence.kernels, np.split(gone, ends))]
+        any_value = np.concatenate([*rest, np.zeros(len(names) - ends[-1], dtype=bool)])
+        for name, value, (low, high), free in zip(names, evidence.theta, evidence.bounds, any_value):
             several = names.count(name) > 1 or len(evidence.kernels) > 1
             useless = name.endswith("length_scale") and several and np.exp(high) > 0.99e5
             useless |= name.endswith("length_scale") and self.kernel is None and len(evidence.kernels) > 1
@@ -400,7 +407,7 @@ class GGP(Judging, BaseEstimator):
             variance |= self.kernel is None and name.endswith(("constant_value", "noise_level"))
             unneeded = variance or (name == "phi" and default_phi)
             upper, lower = np.isclose(value, high) and not useless, np.isclose(value, low) and not unneeded
-            if low < high and (upper or lower):
+            if low < high and (upper or lower) and not free:
                 side, bound = ("upper", high) if upper else ("lower", low)
                 # a family's entries may be of Cholesky factors or cut points: what the user gave is what to name
                 where = f"(phi_bounds={family.phi_bounds})" if name == "phi" else f"{np.exp(bound):.6g}"

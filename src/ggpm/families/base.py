@@ -46,7 +46,7 @@ OPTIONAL = (
     "natural",
     "part_log_prob",
     "part_tails",
-    "latent_terms",
+    "scale_terms",
     "entries_by",
     "share_spread",
 )
@@ -433,6 +433,11 @@ class Family(BaseEstimator, ABC):
         """P(Y <= y | eta) for encoded y, (...), or of every part, (..., d); None if y has no order or no such form."""
         return None
 
+    def sf(self, eta: Array, y: Array) -> Any:
+        """P(Y > y | eta) beside `cdf`; where a family gives it, small ones keep their digits."""
+        below = self.cdf(eta, y)
+        return None if below is None else 1.0 - below
+
     def natural(self, eta: Array) -> Any:
         """theta (..., q) and b (...) of log p = theta . T(y) - b + log h(y), `statistic` giving the rest; else None.
 
@@ -453,16 +458,39 @@ class Family(BaseEstimator, ABC):
         """
         return None
 
-    def latent_terms(self, eta: Array, y: Array, j: int) -> Any:
-        """Terms (q, k, S) of latent j (k, S) and encoded y (k, ...), in whose sums over all latents log p can be told.
+    def scale_terms(self, eta: Array, y: Array) -> Any:
+        """A and B of log p = constant + log int exp(sum_j [A_j + r B_j + h_j]) dtau; None if there is no such form.
 
-        `from_terms` gives it. Nodes of a grid that share their first latents share the sums over these; None if log p
-        does not separate.
+        One latent at a time: of eta and its own part of y, in any shapes that go together. `scale_slopes` are their
+        derivatives, `scale_weight` gives r and h_j as functions of tau, `scale_mode` the tau that belongs to a sum of
+        B, `scale_constant` the rest; in tau the integrand is like the density of the logarithm of a gamma variable.
+        Averages of p over latents that are independent, or nearly so, are then integrals of one or two dimensions,
+        whatever D (`ggpm.families.special.one_scale`).
         """
         return None
 
-    def from_terms(self, sums: Array, y: Array) -> Any:
-        """log p (k, S) from sums (q, k, S) over the latents, beside `latent_terms`; nan where digits would be lost."""
+    def scale_slopes(self, eta: Array, y: Array) -> Any:
+        """First and second derivatives of A, and those of B, beside `scale_terms`."""
+        return None
+
+    def scale_weight(self, tau: Array, y: Array) -> Any:
+        """r of tau, and h_j of tau and the parts of y, beside `scale_terms`."""
+        return None
+
+    def scale_factor(self, eta: Array, tau: Array, y: Array) -> Any:
+        """A_j + r B_j + h_j with no digits lost where these are large, beside `scale_terms`."""
+        return None
+
+    def scale_pinned(self, tau: Array, y: Array) -> Any:
+        """Latents at which exp(A_j + r B_j + h_j) is a point mass, nan where it is not, and its logarithm."""
+        return None
+
+    def scale_mode(self, S: Array, y: Array) -> Any:
+        """tau (k,) at which r S + sum_j h_j is largest, minus its second derivative, the slope of r there; y (D, k)."""
+        return None
+
+    def scale_constant(self, y: Array) -> Any:
+        """The rest of log p, (k,), for y (D, k), beside `scale_terms`."""
         return None
 
     def entries_by(self, eta: Array, uniform: Array) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betainc, expit, gammaln
+from scipy.special import betainc, betaincc, expit, gammaln
 
 from ggpm.families.base import Array, Bounds, ScalarFamily
 from ggpm.families.special import LogGamma1p, SoftplusTerms
@@ -138,9 +138,14 @@ class Beta(ScalarFamily):
 
     def cdf(self, eta: Array, y: Array) -> Array:
         """P(Y <= y | eta)."""
-        e = eta[..., 0]
-        a, b = (np.maximum(self.phi * expit(x), np.finfo(float).tiny) for x in (e, -e))  # older SciPy has NaN at zero
-        return betainc(a, b, np.clip(y, 0.0, 1.0))
+        return betainc(*self._shapes(eta), np.clip(y, 0.0, 1.0))
+
+    def sf(self, eta: Array, y: Array) -> Array:
+        return betaincc(*self._shapes(eta), np.clip(y, 0.0, 1.0))
+
+    def _shapes(self, eta: Array) -> list[Array]:
+        # older SciPy has NaN at zero
+        return [np.maximum(self.phi * expit(e), np.finfo(float).tiny) for e in (eta[..., 0], -eta[..., 0])]
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         e = eta[..., 0]

@@ -10,7 +10,7 @@ from ggpm.data import frames
 from ggpm.data.checks import as_numbers
 from ggpm.data.text import Message, Row
 from ggpm.families.base import Array, Family, bound
-from ggpm.families.between import BEYOND, Averages
+from ggpm.families.between import BEYOND, Averages, least
 from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals
 from ggpm.families.gamma import Gamma
 from ggpm.families.gaussian import Gaussian
@@ -36,8 +36,9 @@ class Censored(Wrapped):
     events.
 
     Where xi of a family shifts y or log y, probabilities have closed forms (`ggpm.families.tails`), and so have single
-    bounds of `GaussianMeanScale`. Others are averages over what lies between the bounds (`ggpm.families.between`), to
-    ten digits, and of shares up to the last float below 1.
+    bounds of `GaussianMeanScale`. Others are differences of distribution functions, or where these have no digits
+    averages over what lies between the bounds, as their derivatives are (`ggpm.families.between`): to ten digits, but
+    that derivatives see shares only up to the last float below 1.
 
     Parameters
     ----------
@@ -75,9 +76,7 @@ class Censored(Wrapped):
 
     @property
     def _least(self) -> float:
-        """Lower bound that is none."""
-        low = self.support.low
-        return low - 1.0 if self.support.integer else max(low, -BEYOND)
+        return least(self.base)
 
     def encode(self, y: Any) -> Array:
         what = "numbers, or lower and upper bounds in two columns"

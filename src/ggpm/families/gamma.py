@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import gammainc
+from scipy.special import gammainc, gammaincc
 
 from ggpm.families.base import Array, PositiveMean
 from ggpm.families.special.gamma import gamma_hazard, log_gamma_tails
@@ -90,6 +90,9 @@ class Gamma(PositiveMean):
         """P(Y <= y | eta)."""
         return gammainc(1.0 / self.phi, np.maximum(y, 0.0) / (self.phi * self.moment(eta)))
 
+    def sf(self, eta: Array, y: Array) -> Array:
+        return gammaincc(1.0 / self.phi, np.maximum(y, 0.0) / (self.phi * self.moment(eta)))
+
     def log_tails(self, xi: Array, y: Array) -> tuple[Array, Array]:
         """log P(Y <= y) and log P(Y > y)."""
         return log_gamma_tails(1.0 / self.phi, y / (self.phi * np.exp(xi)))
@@ -106,8 +109,11 @@ class Gamma(PositiveMean):
         shape = 1.0 / self.phi
         z = np.log(y) - xi
         left = z < 0
-        # within it the density falls by exp(-40)
-        reach = np.sqrt(80.0 * self.phi) + np.where(left, 40.0 * self.phi, 0.0)
+        # within it exp(shape (t - exp(z) expm1(t))) falls by exp(-40): along its slope at zero if not before
+        middle, fall = np.sqrt(80.0 * self.phi), 40.0 * self.phi
+        reach = np.where(left, middle + fall, np.minimum(middle, np.log1p(middle + fall)))
+        with np.errstate(divide="ignore", over="ignore"):
+            reach = np.minimum(reach, fall / np.abs(np.expm1(z)))
         share = 0.5 * (nodes + 1.0).reshape(-1, *[1] * z.ndim)
         t = np.where(left, -1.0, 1.0) * reach * share
         there = np.exp(z) * np.exp(t)

@@ -113,5 +113,8 @@ class GaussianMeanScale(RealLocationScale):
         """P(Y <= y | eta)."""
         return ndtr(self._z(eta, y)[0])
 
+    def sf(self, eta: Array, y: Array) -> Array:
+        return ndtr(-self._z(eta, y)[0])
+
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         return eta[..., 0] + np.exp(eta[..., 1]) * rng.standard_normal(eta.shape[:-1])

@@ -112,9 +112,16 @@ class NegativeBinomial(DispersedMean):
         """P(Y <= y | eta)."""
         k = np.floor(y)
         (t, s), r, above = self._odds(self._link(eta[..., 0])), 1.0 / self.phi, np.maximum(k, 0.0) + 1.0
-        # two forms of one function: the second keeps its digits where s is next to one, and takes ten times as long
-        below = betainc(r, above, s) if np.all(moderate(r)) else betaincc(above, r, t)
+        # two forms of one function: each has the digits of the smaller of s and t; the second takes ten times as long
+        below = betainc(r, above, s)
+        if not np.all(moderate(r)):
+            below = np.where(s < t, below, betaincc(above, r, t))
         return np.where(k < 0, 0.0, below)
+
+    def sf(self, eta: Array, y: Array) -> Array:
+        k = np.floor(y)
+        (t, s), r, above = self._odds(self._link(eta[..., 0])), 1.0 / self.phi, np.maximum(k, 0.0) + 1.0
+        return np.where(k < 0, 1.0, np.where(s < t, betaincc(r, above, s), betainc(above, r, t)))
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         rate = self.moment(eta) * rng.gamma(1.0 / self.phi, self.phi, size=eta.shape[:-1])

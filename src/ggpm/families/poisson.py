@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import gammaln, pdtr
+from scipy.special import gammaln, pdtr, pdtrc
 
 from ggpm.families.base import Array, ScalarFamily
 from ggpm.families.links import Link, mean_link
@@ -85,6 +85,9 @@ class Poisson(ScalarFamily):
     def cdf(self, eta: Array, y: Array) -> Array:
         """P(Y <= y | eta)."""
         return pdtr(np.floor(y), self.moment(eta))
+
+    def sf(self, eta: Array, y: Array) -> Array:
+        return np.where(y < 0, 1.0, pdtrc(np.maximum(np.floor(y), 0.0), self.moment(eta)))
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         return poisson_draws(self.moment(eta), rng)

@@ -91,5 +91,8 @@ class StudentT(RealLocationScale):
         """P(Y <= y | eta)."""
         return stdtr(float(self.phi), self._z(eta, y)[0])
 
+    def sf(self, eta: Array, y: Array) -> Array:
+        return stdtr(float(self.phi), -self._z(eta, y)[0])
+
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         return eta[..., 0] + np.exp(eta[..., 1]) * rng.standard_t(float(self.phi), size=eta.shape[:-1])

@@ -61,6 +61,10 @@ class Tails(Wrapped, ScalarFamily):
         return out
 
     def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
+        with np.errstate(over="ignore", invalid="ignore"):  # in the form that a row does not take
+            return self._derivatives(xi, y)
+
+    def _derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         low, high, has_lower, has_upper = self._parts(y)
         base: Any = self.base
         above = ~has_upper | (base.log_tails(xi, low)[1] < base.log_tails(xi, high)[0])  # in the upper tail

@@ -370,5 +370,8 @@ class WithDispersion(TwoParameters):
         """P(Y <= y | eta)."""
         return self.at(eta[..., 1]).cdf(eta[..., :1], y)
 
+    def sf(self, eta: Array, y: Array) -> Array:
+        return self.at(eta[..., 1]).sf(eta[..., :1], y)
+
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         return self.at(eta[..., 1]).sample(eta[..., :1], rng)

@@ -11,6 +11,7 @@ from scipy.special import gammaln
 from ggpm.families.base import Array, Bounds, PositiveMean, moments
 from ggpm.families.links import Identity, Link
 from ggpm.families.support import Positive
+from ggpm.families.two_parameters import STEEPEST
 
 EULER = 0.5772156649015329
 
@@ -58,17 +59,22 @@ class Weibull(PositiveMean):
     def _z(self, xi: Array, y: Array) -> Array:
         return self.phi * (np.log(y) - xi)
 
+    @staticmethod
+    def _exp(z: Array) -> Array:
+        """exp(z), which is a number whatever z: a log p of -1e130 is as good as one of -1e300."""
+        return np.exp(np.minimum(z, STEEPEST))
+
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
         z = self._z(xi, y)
-        return np.log(self.phi) - np.log(y) + z - np.exp(z)
+        return np.log(self.phi) - np.log(y) + z - self._exp(z)
 
     def derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
-        k, e = self.phi, np.exp(self._z(xi, y))
+        k, e = self.phi, self._exp(self._z(xi, y))
         return k * (e - 1.0), -(k**2) * e, k**3 * e
 
     def phi_derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         k, z = self.phi, self._z(xi, y)
-        e = np.exp(z)
+        e = self._exp(z)
         return (1.0 + z - z * e)[..., None], (k * (e - 1.0 + z * e))[..., None], (-(k**2) * e * (2.0 + z))[..., None]
 
     def information(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
@@ -78,7 +84,7 @@ class Weibull(PositiveMean):
     def expected_log_prob(self, mean: Array, var: Array, y: Array) -> tuple[Array, Array, Array]:
         """E[log p] for eta ~ N(mean, var), (n,), with its derivatives in both, (n, 1)."""
         k, z = self.phi, self._z(mean[:, 0], y)
-        e = np.exp(z + 0.5 * k**2 * var[:, 0])  # E[exp(z)]
+        e = self._exp(z + 0.5 * k**2 * var[:, 0])  # E[exp(z)]
         value = np.log(k) - np.log(y) + z - e
         return value, (k * (e - 1.0))[:, None], (-0.5 * k**2 * e)[:, None]
 
@@ -95,12 +101,12 @@ class Weibull(PositiveMean):
     def cdf(self, eta: Array, y: Array) -> Array:
         """P(Y <= y | eta)."""
         with np.errstate(divide="ignore"):
-            return -np.expm1(-np.exp(self._z(eta[..., 0], np.maximum(y, 0.0))))
+            return -np.expm1(-self._exp(self._z(eta[..., 0], np.maximum(y, 0.0))))
 
     def log_tails(self, xi: Array, y: Array) -> tuple[Array, Array]:
         """log P(Y <= y) and log P(Y > y)."""
         z = self._z(xi, y)
-        e = np.exp(z)
+        e = self._exp(z)
         # log(1 - exp(-e)) = z + log((1 - exp(-e))/e)
         small = np.minimum(e, 1.0)
         near = z + np.log1p(
@@ -110,7 +116,7 @@ class Weibull(PositiveMean):
 
     def survival_jet(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         """First three derivatives of log P(Y > y) in xi."""
-        k, e = self.phi, np.exp(self._z(xi, y))
+        k, e = self.phi, self._exp(self._z(xi, y))
         return k * e, -(k**2) * e, k**3 * e
 
     def tail_phi(self, xi: Array, y: Array) -> Array:

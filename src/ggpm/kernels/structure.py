@@ -14,7 +14,7 @@ from ggpm.kernels.columns import Category, Cyclic, On, Sphere, listed
 from ggpm.kernels.pullbacks import NODES
 from ggpm.kernels.scaled import Scaled
 
-__all__ = ["category_columns", "placed", "summands", "used_columns", "without_column"]
+__all__ = ["category_columns", "idle", "placed", "summands", "used_columns", "without_column"]
 
 
 def placed(kernel: sk.Kernel, columns: Columns) -> sk.Kernel:
@@ -98,6 +98,32 @@ def summands(kernel: sk.Kernel) -> list[sk.Kernel]:
     [1.41**2 * RBF(length_scale=1), Category(0), WhiteKernel(noise_level=1)]
     """
     return [*summands(kernel.k1), *summands(kernel.k2)] if isinstance(kernel, sk.Sum) else [kernel]
+
+
+def idle(kernel: sk.Kernel, gone: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Mask of the entries of theta that nothing depends on: of functions whose variance is ``gone``, a mask too.
+
+    >>> kernel = sk.ConstantKernel() * sk.RBF() + sk.ConstantKernel() * sk.Matern()
+    >>> idle(kernel, np.array([True, False, False, False]))
+    array([ True,  True, False, False])
+    """
+    if _vanishes(kernel, gone):
+        return np.ones(gone.size, dtype=bool)
+    if isinstance(kernel, sk.KernelOperator):
+        first = kernel.k1.n_dims
+        return np.concatenate([idle(kernel.k1, gone[:first]), idle(kernel.k2, gone[first:])])
+    return np.zeros(gone.size, dtype=bool)
+
+
+def _vanishes(kernel: sk.Kernel, gone: NDArray[np.bool_]) -> bool:
+    """Whether the whole kernel is nothing where some of its variances are."""
+    if isinstance(kernel, sk.KernelOperator):
+        first = kernel.k1.n_dims
+        parts = _vanishes(kernel.k1, gone[:first]), _vanishes(kernel.k2, gone[first:])
+        return any(parts) if isinstance(kernel, sk.Product) else all(parts)
+    if isinstance(kernel, On | Scaled | sk.Exponentiation):
+        return _vanishes(kernel.kernel, gone)
+    return isinstance(kernel, sk.ConstantKernel) and bool(gone.any())
 
 
 def without_column(kernel: sk.Kernel, count: int, j: int) -> sk.Kernel:
