@@ -92,7 +92,7 @@ def one_factor(cov: Array) -> tuple[Array, Array]:
 
 
 def split(cov: Array) -> tuple[Array, Array, Array]:
-    """Factor (n, D), delta (n, D) and rest (n, D, D) of every row; delta is nan where expansions in the rest are not."""
+    """Factor (n, D), delta (n, D) and rest (n, D, D) of every row; delta is nan where the rest is too large."""
     factor, rest = one_factor(cov)
     delta = np.maximum(np.einsum("njj->nj", cov) - factor**2, 0.0)
     size = np.sqrt(np.where(delta > 0, delta, 1.0))

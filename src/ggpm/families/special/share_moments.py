@@ -3,7 +3,8 @@
 Powers of 1/S are Laplace transforms, 1/S = int exp(-t S) dt and 1/(S (S + 1)) = int (1 - exp(-t)) exp(-t S) dt, so that
 for latents which are independent given one number z (`split`)
 
-    E[alpha_i/S] = int N(z) prod_j L_j (L'_i/L_i) dt dz,   L_j(t, z) = E_x[exp(-t alpha_j)],  L'_j = E_x[alpha_j exp(-t alpha_j)],
+    E[alpha_i/S] = int N(z) prod_j L_j (L'_i/L_i) dt dz,
+    L_j = E_x[exp(-t alpha_j)],  L'_j = E_x[alpha_j exp(-t alpha_j)],
 
 and second moments are the same with two such ratios: D integrals of one dimension at the nodes of two. What one factor
 leaves of the covariance counts to first order.
