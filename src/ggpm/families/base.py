@@ -425,7 +425,8 @@ class Family(BaseEstimator, ABC):
 
     def predictive_moments(self, mean: Array, cov: Array) -> Any:
         """`moment` averaged over eta ~ N(mean, cov), (m, ...), for one trial, and the variance (m, ...) or covariance
-        (m, d, d) of y, or None in its place where averages are as good; None if there is no better form for both.
+        (m, d, d) of y, or None in its place where averages are as good; None if there is no better form for both, nan
+        in rows that have none.
         """
         return None
 

@@ -17,6 +17,7 @@ from ggpm.families.dirichlet_multinomial import log_dirichlet_draws
 from ggpm.families.links import LINKS, Link
 from ggpm.families.special import LogGamma1p, SoftplusTerms, digamma_increment, information_gap, largest, sum_of_others
 from ggpm.families.special.log_gamma import log_gamma, log_gamma_factors
+from ggpm.families.special.share_moments import composition_moments
 from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, log_minus_digamma, stirling_error
 
 _TINY = 1e-290  # alpha below it is set to it: exp(eta) is about to underflow to zero, where no density exists
@@ -28,6 +29,7 @@ _LARGE_SUM = 1e8  # sums of alpha above which differences of log-gamma functions
 # Rows with no part below the first times their sum, and a sum below the second, have direct formulas. They are off by
 # rounding of numbers of the size of log Gamma(64) there; beyond, terms that nearly cancel are combined by hand.
 _ORDINARY = 1e-5, 64.0
+_MOMENTS = 3e-8  # error of means and covariances of predictive distributions
 _SMALL_GAP = 0.01  # a difference from one that is larger has lost two digits at most
 
 
@@ -318,6 +320,11 @@ class Dirichlet(Composition):
         cov = -m[..., :, None] * m[..., None, :]
         np.einsum("...jj->...j", cov)[...] = m * (sum_of_others(alpha) / S)
         return cov / (1.0 + S[..., None])
+
+    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array] | None:
+        if mean.shape[1] < 3:  # averages over two latents cost less
+            return None
+        return composition_moments(self._alpha, mean, cov, _MOMENTS)
 
     def share_spread(self, eta: Array, trials: Array | None = None) -> Array:
         return 1.0 / (1.0 + self._alpha(eta) @ np.ones(eta.shape[-1]))
