@@ -139,7 +139,7 @@ def test_bound_is_below_the_true_evidence(name, sites, prior, accuracy):
     estimate, error = importance_sampled_evidence(
         evidence.evaluate(gradient=False)[2], 2**15 if not variance else 2**18
     )
-    assert error < max(0.02, (estimate - value) / 10)  # otherwise the comparison says nothing
+    assert error < max(0.02, (estimate - value) / 5)  # five errors apart: otherwise the comparison says nothing
     assert value <= estimate + 4 * error + 1e-6
     assert value >= estimate - 4 * error - gap[sites] - SKEWED[prior].get(name, 0.0)
 
@@ -162,14 +162,14 @@ def test_no_other_gaussian_has_a_better_bound(prior, name):
     precision = np.linalg.inv(K.reshape(N, N))
     lower, diagonal = np.tril_indices(N), np.diag_indices(N)
 
-    def bound(parameters):
+    def bound(parameters, accuracy="coarse"):
         m, L = parameters[:N], np.zeros((N, N))
         L[lower] = parameters[N:]
         log_L = L[diagonal].copy()
         L[diagonal] = np.exp(log_L)
         V = L @ L.T
         R = np.linalg.cholesky(V.reshape(n, D, n, D)[rows, :, rows, :])
-        expected = expect(a.process.problem, m.reshape(n, D), R, "coarse").value.sum()
+        expected = expect(a.process.problem, m.reshape(n, D), R, accuracy).value.sum()
         divergence = np.sum(precision * V) + m @ precision @ m - N - np.linalg.slogdet(precision)[1]
         return expected - 0.5 * divergence + np.sum(log_L)
 
@@ -179,8 +179,9 @@ def test_no_other_gaussian_has_a_better_bound(prior, name):
         found = minimize(
             lambda p: -bound(p), np.concatenate([start, root]), method="L-BFGS-B", options={"maxfun": 10**5}
         )
-        assert value >= -found.fun - 1e-3  # what coarse nodes are exact to
-        assert value <= -found.fun + 0.1  # both searched the same
+        other = bound(found.x, "standard")  # wide latents may have found what coarse nodes miss
+        assert value >= other - 1e-3
+        assert value <= other + 0.1  # both searched the same
 
 
 def importance_sampled_evidence(a, size, df=5.0):

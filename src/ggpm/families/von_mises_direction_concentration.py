@@ -18,7 +18,7 @@ from ggpm.families.von_mises import VonMises
 # of each direction, in eight ways, differ by so much at most, and so little of it is beyond another radius: it is then
 # off by less than 1e-6 itself.
 _SPACING, _RADIUS, _APART, _OUTSIDE, _SHELL = 0.6, 6.0, 3e-4, 5e-5, 5.0
-_TINY = 1e-200  # of the square of a direction's latents: there is no direction, and nothing depends on it
+_TINY = 1e-100  # length of a direction's latents: there is no direction, and nothing depends on it
 
 
 class VonMisesDirectionConcentration(VonMises):
@@ -168,15 +168,14 @@ class VonMisesDirectionConcentration(VonMises):
         E[k] is that of a log-normal and -G the average of log I_0(x) - x over it.
         """
         a, b, c = (eta[..., j] for j in range(3))
-        square = a * a + b * b
-        size = np.sqrt(np.maximum(square, _TINY))
-        q = 1.0 + square
-        p = 1.0 / np.sqrt(q)
+        size = np.maximum(np.hypot(a, b), _TINY)
+        p = 1.0 / np.hypot(1.0, size)
+        r = size * p
         x, z = np.cos(y) - a / size, np.sin(y) - b / size
-        k, d = np.exp(c + 0.5 * sd**2), 0.5 * p * size * (x * x + z * z)
-        G, slope, second = mean_log_bessel(c + np.log(p * size), sd)
+        k, d = np.exp(c + 0.5 * sd**2), 0.5 * r * (x * x + z * z)
+        G, slope, second = mean_log_bessel(c + np.log(r), sd)
         kd = k * d
-        along, k = (kd - slope / np.maximum(square, _TINY)) / q, k * p
+        along, k = (kd - slope / size / size) * p * p, k * p
         u = np.empty(eta.shape)
         np.add(k * x, along * a, out=u[..., 0])
         np.add(k * z, along * b, out=u[..., 1])

@@ -74,7 +74,8 @@ def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
     """Expected log-likelihood of every row under N(mean, R R^T); not-a-number becomes -inf."""
     closed = _closed_form(problem, mean, R)
     if closed is None and problem.family.has("expected_over_last"):
-        found = _by_nodes(problem, mean, R if R.ndim == 3 else Diagonal(R).dense(), accuracy, given_last=True)
+        finer = "searching" if accuracy == "coarse" else accuracy  # nodes of fewer latents
+        found = _by_nodes(problem, mean, R if R.ndim == 3 else Diagonal(R).dense(), finer, given_last=True)
         return found if R.ndim == 3 else replace(found, U=found.U.diagonal())
     if closed is not None or not problem.family.shift_invariant:
         return _by_nodes(problem, mean, R, accuracy) if closed is None else closed
@@ -89,7 +90,7 @@ def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str, given_last
     value, u, moment = np.full(n, -np.inf), np.zeros((n, D)), np.zeros(R.shape)
     levels, trial = first_levels(R[..., :d], by_error=True), first_levels(R[..., :d], by_error=True)
     best, tolerance, error = np.full(n, np.inf), np.zeros(n), np.zeros((n, d))
-    rows, most = np.arange(n), MOST_NODES[accuracy] // max(1, D - 1)
+    rows, most = np.arange(n), MOST_NODES[accuracy] // max(1, d - 1)
     while rows.size:
         for part, x, weights in groups(trial, d, rows, width=2):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

@@ -19,14 +19,12 @@ from ggpm.families.special.tables import Table
 
 Array = NDArray[np.float64]
 
-# The table in t, to 1e-11, its second derivative to 1e-7. The series of g about both ends have one or two exponentials
-# there, up to a spread of two.
-_LOW, _HIGH, _PER_UNIT, _DEGREE = -14.0, 14.0, 4, 7
+# The table in t and its even polynomials in s, up to a spread beyond which the series of g about both ends of t have
+# more than the one or two exponentials that are taken there. It is right to 1e-12, its second derivative and the heat
+# equation to 1e-9.
+_LOW, _HIGH, _PER_UNIT, _DEGREE = -14.0, 14.0, 8, 7
 _CELLS = int(_HIGH - _LOW) * _PER_UNIT
-_SPREAD, _TERMS = 2.0, 40  # of the table in s, and its even polynomials, whose coefficients fall to 1e-11
-# A wider normal is the sum of one of spread one and another, over which a function so smooth is averaged at unit steps.
-# With the widest that are told apart E[k] is e^50 times the median, and G is not seen beside it.
-_WIDEST, _REACH = 10.0, 9.0
+_SPREAD, _TERMS = 2.0, 64
 
 
 def mean_log_bessel(t: Array, sd: Array) -> tuple[Array, Array, Array]:
@@ -36,15 +34,21 @@ def mean_log_bessel(t: Array, sd: Array) -> tuple[Array, Array, Array]:
     >>> bool(abs(value[0] - (np.log(np.i0(1.0)) - 1.0)) < 1e-10)
     True
     """
+    if np.any(wide := sd > _SPREAD):
+        out = tuple(np.empty(t.shape) for _ in range(3))
+        for row in range(len(sd)):
+            part = _widened(t[..., row], float(sd[row])) if wide[row] else mean_log_bessel(t[..., [row]], sd[[row]])
+            for whole, values in zip(out, part):
+                whole[..., row] = values.reshape(t.shape[:-1])
+        return out
     inside = np.clip(t, _LOW, _HIGH)
     within = (inside - _LOW) * _PER_UNIT
-    cell = np.minimum(within.astype(np.intp), _CELLS - 1)
+    with np.errstate(invalid="ignore"):  # what is not a number is none in any cell
+        cell = np.clip(within.astype(np.intp), 0, _CELLS - 1)
     within -= cell
     low, high = (cell.min(), cell.max() + 1) if cell.size else (0, 1)  # of all cells, those that are asked for
-    even = np.cos(np.multiply.outer(np.arccos(np.minimum(sd / _SPREAD, 1.0)), 2.0 * np.arange(_TERMS)))
+    even = np.cos(np.multiply.outer(np.arccos(sd / _SPREAD), 2.0 * np.arange(_TERMS)))
     powers = np.tensordot(even, _table()[:, low:high], axes=1)
-    for row in np.flatnonzero(sd > _SPREAD):
-        powers[row] = _widened(min(float(sd[row]), _WIDEST))[low:high]
     place = (cell + (np.arange(len(sd)) * (high - low) - low)).ravel()
     powers = powers.reshape(-1, _DEGREE + 1).take(place, axis=0).reshape(*t.shape, -1)
     value, slope, second = powers[..., -1].copy(), np.zeros(t.shape), np.zeros(t.shape)
@@ -77,31 +81,24 @@ def _continued(beyond: Array, value: Array, slope: Array, second: Array) -> tupl
 def _table() -> Array:
     """Chebyshev coefficients in s of the polynomials in t on all cells, (terms, cells, degree + 1)."""
     angle = np.pi * (np.arange(_TERMS) + 0.5) / (2 * _TERMS)
-    powers = np.stack([_powers(sd, _LOW, _HIGH).ravel() for sd in _SPREAD * np.cos(angle)])
+    powers = np.stack([_powers(sd).ravel() for sd in _SPREAD * np.cos(angle)])
     cosines = np.cos(np.multiply.outer(angle, 2.0 * np.arange(_TERMS)))
     return np.asarray(np.linalg.solve(cosines, powers).reshape(_TERMS, _CELLS, -1), dtype=np.float64)
 
 
-def _widened(sd: float) -> Array:
-    """Polynomials on the cells for a spread beyond the table's, (cells, degree + 1)."""
-    extra, powers = np.sqrt(sd**2 - 1.0), _wide_powers()
-    z, weights = trapezoid(1, 1.0 / extra, _REACH)
-    # whole units of t are whole cells
-    first = (len(powers) - _CELLS) // 2 + _PER_UNIT * np.rint(z[:, 0] * extra).astype(int)
-    return sum(w * powers[i : i + _CELLS] for w, i in zip(weights, first))
+def _widened(t: Array, sd: float) -> tuple[Array, Array, Array]:
+    """The same for one wide normal: the sum of one of spread one and another, averaged at unit steps."""
+    extra = np.sqrt(sd**2 - 1.0)
+    z, weights = trapezoid(1, 1.0 / extra, 9.0)
+    parts = mean_log_bessel((t[..., None] + extra * z[:, 0])[..., None], np.ones(1))
+    return parts[0][..., 0] @ weights, parts[1][..., 0] @ weights, parts[2][..., 0] @ weights
 
 
-@lru_cache(maxsize=1)
-def _wide_powers() -> Array:
-    reach = np.ceil(_REACH * _WIDEST)
-    return _powers(1.0, _LOW - reach, _HIGH + reach)
-
-
-def _powers(sd: float, low: float, high: float) -> Array:
-    """Polynomials in t on the cells between two whole numbers, ascending powers, (cells, degree + 1)."""
-    z, weights = trapezoid(1, 0.125, 9.0)
+def _powers(sd: float) -> Array:
+    """Polynomials in t on the cells, ascending powers, (cells, degree + 1)."""
+    z, weights = trapezoid(1, 0.25 / max(sd, 1.0), 9.0)  # log I_0 has no singularity within pi/2 of the line
 
     def average(t: Array) -> dict[str, Array]:
         return {"G": BesselRatio(0.0, np.exp(t[:, None] + sd * z[:, 0])).log @ weights}
 
-    return Table.of(average, low, high, int(high - low) * _PER_UNIT, _DEGREE).coefficients["G"].T
+    return Table.of(average, _LOW, _HIGH, _CELLS, _DEGREE).coefficients["G"].T
