@@ -41,7 +41,7 @@ _LARGEST = 600.0  # log k up to which the Bessel function is asked
 def log_turned(mean: Array, cov: Array, y: float) -> float:
     """log E[p(y)] for (a, b, c) ~ N(mean, cov), (3,) and (3, 3), and y in radians.
 
-    >>> round(log_turned(np.zeros(3), np.eye(3), 0.3) + np.log(2 * np.pi), 8)  # no direction is preferred
+    >>> round(float(log_turned(np.zeros(3), np.eye(3), 0.3) + np.log(2 * np.pi)), 8)  # no direction is preferred
     0.0
     """
     values, axes = np.linalg.eigh(cov[:2, :2])
