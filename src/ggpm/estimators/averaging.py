@@ -25,10 +25,10 @@ __all__ = ["AVERAGING", "STACKED"]
 Array = NDArray[np.float64]
 
 AVERAGING, STACKED = ("auto", "none", "stack", "integrate"), ("stack",)
-# Rows and hyperparameters up to which "auto" integrates over hyperparameters, which more rows know well; more of them ask
-# for 32 corners and more. Of the sets of docs/forecasts.md (100 to 400 rows) ten of ten of numbers and compositions gained
-# by it (0.019 nats a row, up to 0.06); counts, grades and classes lose as often. Under variational sites of several
-# latents (angles, directions) the corners take minutes.
+# Rows and hyperparameters up to which "auto" integrates over hyperparameters: more rows know them well, and more of
+# them ask for 32 corners. Of the sets of docs/forecasts.md (100 to 400 rows) ten of ten of numbers and compositions
+# gained by it (0.019 nats a row, up to 0.06); counts, grades and classes lose as often. Under variational sites of
+# several latents (angles, directions) the corners take minutes.
 FEW_ROWS, FEW_HYPERPARAMETERS = 500, 15
 LEAST_WEIGHT = 0.05  # of a fit that is kept in an average: each costs as much in every prediction as the heaviest
 # Of the corners, in standard deviations. The mode then has half of the weight, and stays the heaviest.
