@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
+from scipy.integrate import quad
+from scipy.special import ive, logsumexp
 
 from ggpm import Predictive, families
 from ggpm.families.special import BesselRatio
 from ggpm.families.special.directional import average_moments, bessel_zeros, hitting_time, log_average
+from ggpm.families.special.quadrature import trapezoid
+from ggpm.families.special.turned import log_turned
 
 LENGTHS = np.array([0.0, 0.1, 1.0, 5.0, 30.0, 1e3, 1e6, 1e8])
 
@@ -126,3 +129,47 @@ def test_ten_dimensions_by_sampling():
     assert abs(np.exp(predictive.log_prob(y)[0]) - p.mean()) < 4.0 * p.std() / np.sqrt(len(p))
     np.testing.assert_allclose(predictive.family.predictive_moments(mean, cov[None])[0][0],
                                family.moment(eta).mean(axis=0), atol=4.0 * 0.5 / np.sqrt(len(p)))  # fmt: skip
+
+
+# ---- a direction and a concentration that are both uncertain --------------------------------------------------
+@pytest.mark.parametrize("variance", [0.3, 4.0, 100.0, pytest.param(1e4, marks=pytest.mark.slow)])
+def test_densities_of_uncertain_directions_and_concentrations_integrate_to_one(variance):
+    """Sums over equal steps of a smooth periodic function are exact, and needles of all widths are in it."""
+    mean, C = np.array([1.0, 0.6, 1.0]), np.array([[1.0, 0.3, 0.2], [0.3, 0.8, -0.4], [0.2, -0.4, 1.0]])
+    y = 2.0 * np.pi * np.arange(24) / 24
+    log_p = [log_turned(mean, variance * C, float(one)) for one in y]
+    assert abs(np.exp(log_p).mean() * 2.0 * np.pi - 1.0) < 1e-6
+
+
+def test_densities_of_uncertain_directions_are_those_of_a_dense_grid():
+    family, rng = families.VonMisesDirectionConcentration(), np.random.default_rng(0)
+    x, weights = trapezoid(3, 0.12, 6.5)
+    for variance in (0.05, 0.3, 0.7):
+        A = rng.normal(size=(3, 3))
+        cov = 0.5 * variance * (A @ A.T / np.outer(*2 * [np.linalg.norm(A, axis=1)]) + np.eye(3))
+        mean, y = np.array([1.5, -1.0, 1.0]), rng.uniform(-np.pi, np.pi, 3)
+        eta = mean + x @ np.linalg.cholesky(cov).T
+        want = [logsumexp(family.log_prob(eta, one), b=weights) for one in y]
+        # the family chooses between a coarser grid and turns: both
+        turned = [log_turned(mean, cov, float(one)) for one in y]
+        np.testing.assert_allclose(turned, want, rtol=0, atol=1e-6)
+        three = np.broadcast_to(mean, (3, 3)), np.broadcast_to(cov, (3, 3, 3))
+        np.testing.assert_allclose(family.predictive_log_prob(*three, y), want, rtol=0, atol=1e-6)
+
+
+def test_known_directions_with_any_concentration_are_one_integral():
+    """Latents of the direction without spread: an average over log k alone, by SciPy."""
+    a, y = np.array([2.0, 0.0]), 0.4
+    r = 2.0 / np.sqrt(5.0)
+    for sd in (0.3, 1.9, 2.1, 8.0):
+        cov = np.diag([0.0, 0.0, sd**2])
+
+        def density(c, sd=sd):
+            k = r * np.exp(c)
+            return (
+                np.exp(k * (np.cos(y) - 1.0) - 0.5 * (c / sd) ** 2) / (2 * np.pi * ive(0, k)) / np.sqrt(2 * np.pi) / sd
+            )
+
+        want = quad(density, -8.0 * sd, min(8.0 * sd, 12.0), epsabs=1e-13, epsrel=1e-11, limit=500)[0]
+        # a variance below 1e-10 is taken to be that
+        assert abs(log_turned(np.append(a, 0.0), cov, y) - np.log(want)) < 1e-6

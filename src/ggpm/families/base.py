@@ -46,7 +46,7 @@ OPTIONAL = (
     "natural",
     "part_log_prob",
     "part_tails",
-    "latent_terms",
+    "scale_terms",
     "entries_by",
     "share_spread",
 )
@@ -425,7 +425,8 @@ class Family(BaseEstimator, ABC):
 
     def predictive_moments(self, mean: Array, cov: Array) -> Any:
         """`moment` averaged over eta ~ N(mean, cov), (m, ...), for one trial, and the variance (m, ...) or covariance
-        (m, d, d) of y, or None in its place where averages are as good; None if there is no better form for both.
+        (m, d, d) of y, or None in its place where averages are as good; None if there is no better form for both, nan
+        in rows that have none.
         """
         return None
 
@@ -458,16 +459,39 @@ class Family(BaseEstimator, ABC):
         """
         return None
 
-    def latent_terms(self, eta: Array, y: Array, j: int) -> Any:
-        """Terms (q, k, S) of latent j (k, S) and encoded y (k, ...), in whose sums over all latents log p can be told.
+    def scale_terms(self, eta: Array, y: Array) -> Any:
+        """A and B of log p = constant + log int exp(sum_j [A_j + r B_j + h_j]) dtau; None if there is no such form.
 
-        `from_terms` gives it. Nodes of a grid that share their first latents share the sums over these; None if log p
-        does not separate.
+        One latent at a time: of eta and its own part of y, in any shapes that go together. `scale_slopes` are their
+        derivatives, `scale_weight` gives r and h_j as functions of tau, `scale_mode` the tau that belongs to a sum of
+        B, `scale_constant` the rest; in tau the integrand is like the density of the logarithm of a gamma variable.
+        Averages of p over latents that are independent, or nearly so, are then integrals of one or two dimensions,
+        whatever D (`ggpm.families.special.one_scale`).
         """
         return None
 
-    def from_terms(self, sums: Array, y: Array) -> Any:
-        """log p (k, S) from sums (q, k, S) over the latents, beside `latent_terms`; nan where digits would be lost."""
+    def scale_slopes(self, eta: Array, y: Array) -> Any:
+        """First and second derivatives of A, and those of B, beside `scale_terms`."""
+        return None
+
+    def scale_weight(self, tau: Array, y: Array) -> Any:
+        """r of tau, and h_j of tau and the parts of y, beside `scale_terms`."""
+        return None
+
+    def scale_factor(self, eta: Array, tau: Array, y: Array) -> Any:
+        """A_j + r B_j + h_j with no digits lost where these are large, beside `scale_terms`."""
+        return None
+
+    def scale_pinned(self, tau: Array, y: Array) -> Any:
+        """Latents at which exp(A_j + r B_j + h_j) is a point mass, nan where it is not, and its logarithm."""
+        return None
+
+    def scale_mode(self, S: Array, y: Array) -> Any:
+        """tau (k,) at which r S + sum_j h_j is largest, minus its second derivative, the slope of r there; y (D, k)."""
+        return None
+
+    def scale_constant(self, y: Array) -> Any:
+        """The rest of log p, (k,), for y (D, k), beside `scale_terms`."""
         return None
 
     def entries_by(self, eta: Array, uniform: Array) -> Any:

@@ -16,16 +16,20 @@ from ggpm.families.curvature import NU2_MAX, Marginals, RankOne
 from ggpm.families.dirichlet_multinomial import log_dirichlet_draws
 from ggpm.families.links import LINKS, Link
 from ggpm.families.special import LogGamma1p, SoftplusTerms, digamma_increment, information_gap, largest, sum_of_others
-from ggpm.families.special.log_gamma import log_gamma_factors
+from ggpm.families.special.log_gamma import log_gamma, log_gamma_factors
+from ggpm.families.special.share_moments import composition_moments
 from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, log_minus_digamma, stirling_error
 
 _TINY = 1e-290  # alpha below it is set to it: exp(eta) is about to underflow to zero, where no density exists
 # The density around y = alpha/S is narrower than the rounding of y from about here on: S eps^2 is of order one.
 _LARGEST = 1e30
+_LARGE_SHAPE = 1e4  # alpha above which terms of gamma densities that nearly cancel are combined
+_PINNED = math.log(1e12)
 _LARGE_SUM = 1e8  # sums of alpha above which differences of log-gamma functions lose digits of densities of parts
 # Rows with no part below the first times their sum, and a sum below the second, have direct formulas. They are off by
 # rounding of numbers of the size of log Gamma(64) there; beyond, terms that nearly cancel are combined by hand.
 _ORDINARY = 1e-5, 64.0
+_MOMENTS = 3e-8  # error of means and covariances of predictive distributions
 _SMALL_GAP = 0.01  # a difference from one that is larger has lost two digits at most
 
 
@@ -202,17 +206,41 @@ class Dirichlet(Composition):
         value += np.log(products)
         return self._with_careful_rows(value, (_ORDINARY[1] > S) & (least > _ORDINARY[0] * S), alpha, y)
 
-    def latent_terms(self, eta: Array, y: Array, j: int) -> Array:
-        alpha, log_y = self._alpha(eta), np.log(y[:, j, None])
-        P, value = log_gamma_factors(np.minimum(alpha, _ORDINARY[1]))
-        return np.stack([alpha, (alpha - 1.0) * log_y + np.log(P) - value, 1.0 / alpha])
+    def scale_terms(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        """(alpha - 1) log y - log Gamma(alpha) and alpha: parts are gamma variables divided by their sum exp(tau)."""
+        alpha = self._alpha(eta)
+        return (alpha - 1.0) * np.log(y) - log_gamma(alpha), alpha
 
-    def from_terms(self, sums: Array, y: Array) -> Array:
-        S, value, inverse = sums
-        P, L = log_gamma_factors(np.minimum(S, _ORDINARY[1]))
-        value = value + L - np.log(P) - (y.shape[-1] - 1) * math.log(self.unit)
-        ordinary = (_ORDINARY[1] > S) & (_ORDINARY[0] * S * inverse < 1.0)  # the least alpha is above 1/inverse
-        return np.where(ordinary, value, np.nan)
+    def scale_slopes(self, eta: Array, y: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        alpha, (J, J2, _) = self._alpha(eta), self._link.derivatives(eta)
+        gamma = LogGamma1p(alpha)
+        score = np.log(y) - gamma.digamma + 1.0 / alpha
+        return (J * score, J2 * score - J**2 * gamma.trigamma - (J / alpha) ** 2), (J, J2)
+
+    def scale_weight(self, tau: Array, y: Array) -> tuple[Array, Array]:
+        return tau, -np.exp(tau) * y
+
+    def scale_factor(self, eta: Array, tau: Array, y: Array) -> Array:
+        alpha, log_x = self._alpha(eta), tau + np.log(y)
+        value = alpha * log_x - np.exp(log_x) - np.log(y) - log_gamma(np.minimum(alpha, _LARGEST))
+        large = alpha > _LARGE_SHAPE
+        if large.any():  # gamma densities by Stirling's formula
+            a, log_x = alpha[large], np.broadcast_to(log_x, alpha.shape)[large]
+            careful = 0.5 * np.log(a) - HALF_LOG_2PI - stirling_error(a) - excess_log(a, np.exp(log_x), log_b=log_x)
+            value[large] = careful - np.broadcast_to(np.log(y), alpha.shape)[large]
+        return value
+
+    def scale_pinned(self, tau: Array, y: Array) -> tuple[Array, Array]:
+        """With link "exp" latents of parts exp(tau) y beyond 1e12 are known to their logarithm, and 1e-6."""
+        log_x = tau + np.log(y)
+        far = (log_x > _PINNED) & (self.link == "exp")
+        return np.where(far, log_x, np.nan), -np.log(y)
+
+    def scale_mode(self, S: Array, y: Array) -> tuple[Array, Array, Array]:
+        return np.log(S), S, np.ones_like(S)
+
+    def scale_constant(self, y: Array) -> Array:
+        return np.full(y.shape[1], -(len(y) - 1) * math.log(self.unit))
 
     def u(self, eta: Array, y: Array) -> Array:
         t = self._terms(eta)
@@ -292,6 +320,11 @@ class Dirichlet(Composition):
         cov = -m[..., :, None] * m[..., None, :]
         np.einsum("...jj->...j", cov)[...] = m * (sum_of_others(alpha) / S)
         return cov / (1.0 + S[..., None])
+
+    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array] | None:
+        if mean.shape[1] < 3:  # averages over two latents cost less
+            return None
+        return composition_moments(self._alpha, mean, cov, _MOMENTS)
 
     def share_spread(self, eta: Array, trials: Array | None = None) -> Array:
         return 1.0 / (1.0 + self._alpha(eta) @ np.ones(eta.shape[-1]))

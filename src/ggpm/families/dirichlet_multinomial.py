@@ -44,6 +44,7 @@ class DirichletMultinomial(Multinomial):
 
     # the multinomial's are of another density
     expected_log_prob_factorised = Family.expected_log_prob_factorised  # type: ignore[assignment]
+    scale_terms = Family.scale_terms  # type: ignore[assignment]
 
     _phi_ndims = (0,)
 

@@ -73,6 +73,31 @@ class Multinomial(Family):
         """The counts, and the logarithm of the multinomial coefficient."""
         return y, gammaln(y.sum(axis=-1) + 1.0) - gammaln(y + 1.0).sum(axis=-1)
 
+    def scale_terms(self, eta: Array, y: Array) -> tuple[Array, Array]:
+        """y eta and exp(eta): counts are those of Poisson variables with a common factor exp(tau), given their sum."""
+        return y * eta, np.exp(eta)
+
+    def scale_slopes(self, eta: Array, y: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        B = np.exp(eta)
+        return (y, np.zeros_like(B)), (B, B)
+
+    def scale_weight(self, tau: Array, y: Array) -> tuple[Array, Array]:
+        return -np.exp(tau), y * tau
+
+    def scale_factor(self, eta: Array, tau: Array, y: Array) -> Array:
+        u = eta + tau
+        return y * u - np.exp(u)
+
+    def scale_pinned(self, tau: Array, y: Array) -> tuple[Array, Array]:
+        return np.full(tau.shape, np.nan), np.zeros(tau.shape)
+
+    def scale_mode(self, S: Array, y: Array) -> tuple[Array, Array, Array]:
+        N = y.sum(axis=0)
+        return np.log(N / S), N, -N / S
+
+    def scale_constant(self, y: Array) -> Array:
+        return self._log_h(y.T) - gammaln(y.sum(axis=0))
+
     def u(self, eta: Array, y: Array) -> Array:
         pi, N = softmax(eta), y.sum(axis=-1, keepdims=True)
         # next to pi = 1, where y - N pi has no digits, (y - N) + N (1 - pi)

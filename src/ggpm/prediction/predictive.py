@@ -170,9 +170,19 @@ class Predictive:
 
     def _var(self) -> Array:
         own = self.family.predictive_moments(self.latent_mean, self.latent_cov)
-        if own is not None and own[1] is not None:
-            moment, total = own
-            return self.family.variance(moment, total, np.zeros_like(total))
+        if own is None or own[1] is None:
+            return self._averaged_var()
+        moment, total = own
+        return self._completed(self.family.variance(moment, total, np.zeros_like(total)), Predictive._averaged_var)
+
+    def _completed(self, found: Array, average: Callable[[Predictive], Array]) -> Array:
+        """Answers of a closed form, by averages over nodes in rows where it has none."""
+        left = np.flatnonzero(np.isnan(found).reshape(len(found), -1).any(axis=1))
+        if left.size:
+            found[left] = average(self.rows(left))
+        return found
+
+    def _averaged_var(self) -> Array:
         family, trials, centre = self.family, self.trials, self._centre()
         if family.variance_of(centre) is not None:
             return np.asarray(family.variance_of(self._moment()))
@@ -224,8 +234,11 @@ class Predictive:
 
     def _moment(self) -> Array:
         closed = self.family.predictive_moments(self.latent_mean, self.latent_cov)
-        if closed is not None:
-            return np.asarray(closed[0])
+        if closed is None:
+            return self._averaged_moment()
+        return self._completed(np.asarray(closed[0]), Predictive._averaged_moment)
+
+    def _averaged_moment(self) -> Array:
         centre, trials = self._centre(), self.trials
 
         def from_centre(eta: Array, rows: Rows) -> Array:

@@ -9,9 +9,9 @@ by its curvature H there, and every row gets as many as it needs:
 * Two or three: the ladder of product rules of `ggpm.families.special.adaptive`, climbed until two neighbours agree.
   Rows that do not settle are integrated with the stretched rule over sections across their widest direction: each
   section of three latents is an integral over two and climbs the ladder itself, each of two is one over a line.
-* More: sparse grids, each with the nodes of the one before. Where log p is a function of sums over the latents, nodes
-  that begin alike share them: with a lower root the first latents depend on the first coordinates alone. Rows that do
-  not settle get quasi-random points about the mode and of the Gaussian, whose error grows with the latents' width.
+* More: integrals of one or two dimensions where latents meet in a sum (`ggpm.families.special.one_scale`); else sparse
+  grids, each with the nodes of the one before. Rows that do not settle get quasi-random points about the mode and of
+  the Gaussian, whose error grows with the latents' width.
 
 R and the root of H are triangular factors: unique, so that no result depends on the choice of a basis.
 """
@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,10 +37,11 @@ from ggpm.families.special.adaptive import (
     latent_root,
     nested_grid,
     place,
-    prefixes,
     raised,
     sparse_levels,
 )
+from ggpm.families.special.lines import line_integrals, log_sum
+from ggpm.families.special.one_scale import log_expected, log_expected_wide
 from ggpm.families.special.quadrature import normal_points, student_log_density, student_nodes
 from ggpm.families.special.stable import HALF_LOG_2PI
 
@@ -63,8 +63,6 @@ NOTHING = 18.0
 # compositions of three parts with latents five to a hundred wide.
 SPACING = {1: (0.2, 2e-5), 2: (0.2, 1e-6), 3: (0.2, 1e-4)}
 REACH = 9.0  # standard deviations of the Gaussian, beyond the mode and the mean, that the stretched rule covers
-HALVINGS = 8  # of that spacing at most
-NODES_STEP = 1.25  # rows whose numbers of nodes differ by less than this factor are integrated together
 # Newton steps towards the mode. It only centres the nodes: a row that stops early costs nodes, not digits.
 # Sections of an integral begin at its mode, and are many.
 STEPS, OF_SECTIONS, ARRIVED = 60, 15, 1e-3
@@ -98,10 +96,14 @@ def log_expected_prob(family: Family, mean: Array, cov: Array, y: Array) -> Arra
     out = np.empty(len(mean))
     for start in range(0, len(mean), CHUNK):
         rows = slice(start, start + CHUNK)
-        centre, R = latent_root(mean[rows], cov[rows], density.shift_invariant)
+        scaled = family.has("scale_terms") and mean.shape[1] - 2 * family.shift_invariant >= PRODUCT_MOST
+        centre, R = latent_root(mean[rows], cov[rows], density.shift_invariant and not scaled)
         peaks = _peaks(Integrand(density, centre, R, y[rows], np.zeros(len(centre))))
         d = R.shape[2]
-        out[rows] = _nested(peaks, 1) if d == 1 else _by_ladder(peaks) if d <= PRODUCT_MOST else _by_grids(peaks)
+        if scaled:
+            out[rows] = _by_scale(family, peaks, cov[rows])
+        else:
+            out[rows] = _nested(peaks, 1) if d == 1 else _by_ladder(peaks) if d <= PRODUCT_MOST else _by_grids(peaks)
     return out
 
 
@@ -164,26 +166,10 @@ class Peaks:
             return self.log_integral(levels), self.log_integral(levels + 1)
         x, fine, coarse = nested_grid(d, level)
         square = 0.5 * np.sum(x**2, axis=1)[:, None]
-        separate = isinstance(self.integrand.family, Family) and self.integrand.family.has("latent_terms")
-        for rows in batches(len(self.e), (4 if separate else d) * len(x)):
-            values = self._by_prefix(level, rows) if separate else self._at(x, rows)
-            if (lost := np.isnan(values).any(axis=0)).any():
-                values[:, lost] = self._at(x, np.arange(len(self.e))[rows][lost])
+        for rows in batches(len(self.e), d * len(x)):
+            values = self._at(x, rows)
             out[:, rows] = log_sum(values + square, coarse), log_sum(values + square, fine)
         return out[0] - self.log_det, out[1] - self.log_det
-
-    def _by_prefix(self, level: int, rows: slice) -> Array:
-        """log f at the nodes of a sparse grid, (S, rows), from sums that nodes which begin alike share."""
-        f, e, root = self.integrand.of(rows), self.e[rows], self._root[rows]
-        family, centre, along, d = cast(Family, f.family), f.eta(e), f.R @ root, e.shape[1]
-        sums = np.zeros((1, 1, 1))
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            for j, (x, parent) in enumerate(prefixes(d, level)):
-                own = family.latent_terms(centre[:, j, None] + along[:, j, : j + 1] @ x.T, f.y, j)
-                square = np.square(e[:, j, None] + root[:, j, : j + 1] @ x.T)
-                sums = np.concatenate([own, square[None]]) + (sums[:, :, parent] if j else 0.0)
-            value = family.from_terms(sums[:-1], f.y) - 0.5 * sums[-1] + f.constant[:, None]
-        return value.T
 
     def student_integral(self, log2: int) -> Array:
         """The same by quasi-random points of a mixture: heavy tails about the mode, and the Gaussian of the latent.
@@ -240,14 +226,6 @@ def _quadratic(root: Array, x: Array) -> Array:
     j, k = np.tril_indices(x.shape[1])
     M = root.swapaxes(1, 2) @ root
     return (x[:, j] * x[:, k] * np.where(j == k, 1.0, 2.0)) @ M[:, j, k].T
-
-
-def log_sum(values: Array, weights: Array) -> Array:
-    """log sum_s w_s exp(values_s), (S, n) -> (n,); sparse grids have negative weights: nan where the sum is."""
-    top = values.max(axis=0)
-    top = np.where(np.isfinite(top), top, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.log(weights @ np.exp(values - top)) + top
 
 
 # ---- the mode ----------------------------------------------------------------------------------------------------
@@ -337,48 +315,9 @@ def _solve(L: Array, b: Array) -> Array:
 # ---- rules -------------------------------------------------------------------------------------------------------
 
 
-def _line(
-    f: Integrand,
-    log_value: Callable[[Integrand, Array, Rows], Array],
-    centre: Array,
-    width: Array,
-    d: int,
-    doubles: int,
-) -> Array:
-    """log of the integral of exp(log_value) / sqrt(2 pi) over one of d directions, for every row.
-
-    The trapezoidal rule in t, e = centre + width sinh(t), with its spacing halved for rows that are not settled;
-    ``doubles`` is the memory that a node takes.
-    """
-    reach = np.arcsinh((REACH + np.abs(centre)) / width)
-    first, settled = SPACING[d]
-    # rows that need about as many nodes get the same number
-    level = np.ceil(np.log(np.maximum(reach / first, 4.0)) / np.log(NODES_STEP))
-    half = np.ceil(NODES_STEP**level).astype(int)
-    total, rows = np.empty(len(centre)), np.arange(len(centre))  # total: log of the sum over nodes so far
-    for halving in range(HALVINGS + 1):
-        left = [rows[:0]]
-        for size in np.unique(half[rows]):
-            group = rows[half[rows] == size]
-            tau = np.arange(-size, size + 1)[:, None] / size
-            tau = tau if halving == 0 else tau[1::2]  # the others were there before
-            for part in batches(group.size, doubles * size):
-                some = group[part]
-                t = reach[some] * tau
-                values = log_value(f.of(some), centre[some] + width[some] * np.sinh(t), some) + np.log(np.cosh(t))
-                new = log_sum(values, np.ones(len(t)))
-                if halving:
-                    coarse, fine = total[some], np.logaddexp(total[some], new)
-                else:
-                    coarse, fine = log_sum(values[size % 2 :: 2], np.ones(len(t[size % 2 :: 2]))), new
-                total[some] = fine
-                with np.errstate(invalid="ignore"):  # what cannot be has no density anywhere
-                    left.append(some[np.abs(np.expm1(coarse + np.log(2.0) - fine)) > settled])
-        rows = np.sort(np.concatenate(left))
-        if rows.size == 0 or halving == HALVINGS:
-            break
-        half[rows] *= 2
-    return total + np.log(reach * width / half) - HALF_LOG_2PI
+def _line(log_value: Callable[[Array, Rows], Array], centre: Array, width: Array, d: int, doubles: int) -> Array:
+    """log of the integral of exp(log_value) / sqrt(2 pi) over one of d directions, for every row."""
+    return line_integrals(log_value, centre, width, REACH + np.abs(centre), *SPACING[d], doubles) - HALF_LOG_2PI
 
 
 def _by_ladder(peaks: Peaks) -> Array:
@@ -406,6 +345,19 @@ def _by_ladder(peaks: Peaks) -> Array:
     return out
 
 
+def _by_scale(family: Family, peaks: Peaks, cov: Array) -> Array:
+    """By the family's `scale_terms`: rules about the mode, and lines of any reach for wide latents."""
+    f, eta = peaks.integrand, peaks.integrand.eta(peaks.e)
+    out = log_expected(family, eta, f.mean, cov, f.y, TOLERANCE)
+    left = np.flatnonzero(np.isnan(out))
+    if left.size:
+        out[left] = log_expected_wide(family, eta[left], f.mean[left], cov[left], f.y[left])
+    left = np.flatnonzero(np.isnan(out))
+    if left.size:
+        out[left] = _by_grids(peaks.of(left)) if cov.shape[1] > PRODUCT_MOST else _by_ladder(peaks.of(left))
+    return out
+
+
 def _by_grids(peaks: Peaks) -> Array:
     out, rows, error = np.empty(len(peaks.e)), np.arange(len(peaks.e)), np.empty(0)
     for level in range(1, max(2, len(sparse_levels(peaks.e.shape[1])))):
@@ -430,13 +382,13 @@ def _nested(peaks: Peaks, latents: int) -> Array:
     d = peaks.e.shape[1]
     if d == 1:
         width = 1.0 / peaks.L[:, 0, 0]
-        return _line(peaks.integrand, lambda f, e, rows: f(e[..., None]), peaks.e[:, 0], width, latents, 8)
+        return _line(lambda e, rows: peaks.integrand.of(rows)(e[..., None]), peaks.e[:, 0], width, latents, 8)
     values, Q = _axes(peaks.L)
     f = replace(peaks.integrand, R=peaks.integrand.R @ Q)
     e = np.einsum("ikj,ik->ij", Q, peaks.e)
 
-    def sections(g: Integrand, a: Array, rows: Rows) -> Array:
-        S, k = a.shape
+    def sections(a: Array, rows: Rows) -> Array:
+        (S, k), g = a.shape, f.of(rows)
         flat, tile = a.ravel(), np.tile(np.arange(k), S)
         tiled = g.of(tile)
         inner = replace(
@@ -451,4 +403,4 @@ def _nested(peaks: Peaks, latents: int) -> Array:
         out[matters] = _nested(some, latents) if d == 2 else _by_ladder(some)
         return out.reshape(S, k)
 
-    return _line(f, sections, e[:, 0], 1.0 / np.sqrt(values[:, 0]), latents, SECTION_DOUBLES)
+    return _line(sections, e[:, 0], 1.0 / np.sqrt(values[:, 0]), latents, SECTION_DOUBLES)

@@ -351,26 +351,6 @@ def nested_grid(D: int, level: int) -> tuple[Array, Array, Array]:
 
 
 @lru_cache(maxsize=32)
-def prefixes(D: int, level: int) -> tuple[tuple[Array, Rows], ...]:
-    """For every j the different first j + 1 coordinates (P, j + 1) of a `nested_grid`, and where their first j are.
-
-    The last ones are the nodes, in their order.
-
-    >>> [len(x) for x, _ in prefixes(4, 1)]
-    [9, 21, 45, 89]
-    """
-    x, out, parent = nested_grid(D, level)[0], [], np.zeros(0, dtype=np.intp)
-    last = np.zeros(len(x), dtype=np.intp)
-    for j in range(D):
-        first, index = np.unique(x[:, : j + 1], axis=0, return_inverse=True) if j < D - 1 else (x, np.arange(len(x)))
-        parent = np.zeros(len(first), dtype=np.intp)
-        parent[index.ravel()] = last
-        out.append((np.ascontiguousarray(first), parent))
-        last = index.ravel()
-    return tuple(out)
-
-
-@lru_cache(maxsize=32)
 def _smolyak(D: int, level: int) -> tuple[Array, Array]:
     """Sparse grid of nested rules with 1, 3 and 9 nodes, exact to total degree 2 level + 1 (Smolyak 1963).
 
