@@ -42,6 +42,18 @@ def test_a_bound_that_one_start_does_not_climb_is_climbed_from_another():
     assert all(b.converged and (b.log_evidence > a.log_evidence - 1e-3 or not a.converged) for a, b in zip(one, best))
 
 
+@pytest.mark.filterwarnings("error")
+def test_starts_beyond_floats_are_left_without_a_warning():
+    process = process_of("student_t", 0)
+    good = find(Variational(), process)
+    lam, U, variance = good.start
+    far = 1e305 * np.sign(lam), np.tile(1e250 * np.eye(2), (len(U), 1, 1))
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        process.from_natural(far)
+    again = find(Variational(), process, (*far, variance))
+    assert abs(again.log_evidence - good.log_evidence) < 1e-6
+
+
 @pytest.mark.parametrize("rule", [Laplace(), Variational()])
 def test_families_with_one_mode_have_one_start(rule):
     process = process_of("poisson", 0)

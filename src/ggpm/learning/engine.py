@@ -278,7 +278,8 @@ class _Bound:
         if not all(np.all(np.isfinite(part)) for part in natural):
             return None
         try:
-            return self._looked(natural, self.process.from_natural(natural))
+            with np.errstate(over="ignore", invalid="ignore"):  # far from the optimum; such a state has no bound
+                return self._looked(natural, self.process.from_natural(natural))
         except NotPositiveDefinite:
             return None
 

@@ -85,8 +85,7 @@ def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
 
 def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str, given_last: bool = False) -> Expected:
     """By nodes of all latents, or of all but the last."""
-    (n, D), family = problem.shape, problem.family
-    d = D - given_last
+    (n, D), family, d = problem.shape, problem.family, problem.shape[1] - given_last
     value, u, moment = np.full(n, -np.inf), np.zeros((n, D)), np.zeros(R.shape)
     levels, trial = first_levels(R[..., :d], by_error=True), first_levels(R[..., :d], by_error=True)
     best, tolerance, error = np.full(n, np.inf), np.zeros(n), np.zeros((n, d))
