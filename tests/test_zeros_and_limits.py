@@ -441,11 +441,18 @@ def test_names():
 
 def test_bounds_that_make_no_sense_are_named():
     for rows, words in (
-        ([[1.0, 2.0], [3.0, 2.0]], "row 1"), ([[1.0, 2.0], [0.0, np.inf]], "no bound"),
-        ([[1.0, 2.0], [-2.0, -1.0]], "no observation"), ([[1.0, np.nan]], "NaN"), ([[1.0, 2.0, 3.0]], r"\(1, 3\)"),
+        ([[1.0, 2.0], [3.0, 2.0]], r"lower bounds above.*row 1 is \[3.0, 2.0\].*right_censored"),
+        ([[1.0, 2.0], [0.0, np.inf]], "no bound"), ([[1.0, 2.0], [np.inf, np.inf]], "no observation lies above"),
+        ([[1.0, 2.0], [-2.0, -1.0]], "no observation lies below"), ([[1.0, np.nan]], "NaN"),
+        ([[1.0, 2.0, 3.0]], r"\(1, 3\)"), ([[1.0, 2.0], [0.0, 0.0]], r"positive numbers.*row 1 is 0"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=words):
             Censored(Gamma()).encode(rows)
+    for rows, words in (([[1, 2], [1.2, 1.7]], "no count lies.*row 1"), ([[1, 2], [1.5, 1.5]], "counts.*row 1 is 1.5")):
+        with pytest.raises(ValueError, match=words):
+            Censored(Poisson()).encode(rows)
+    with pytest.raises(ValueError, match="row 3 is 1.2.*exactly 0 and 1 are taken"):
+        ZeroOneInflatedBeta().encode([0, 1, 0.5, 1.2])
 
 
 # ---- predictions ---------------------------------------------------------------------------------------------------
