@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
 
 from ggpm.data import frames
 from ggpm.data.checks import as_numbers
-from ggpm.data.text import Message, Row
+from ggpm.data.text import Message, Row, stacklevel
 from ggpm.families.base import Array, Family, bound
 from ggpm.families.between import BEYOND, Averages, least
 from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals
@@ -68,7 +69,17 @@ class Censored(Wrapped):
                 f"Censored takes families of one number per row, such as Gaussian(), Weibull(), Beta(), Poisson() or "
                 f"StudentT(); {type(self.base).__name__} {reason}."
             )
-        return self.with_base(bound(self.base, self.middle(self.encode(y)), weight))
+        bounds = self.encode(y)
+        for none, word in ((bounds[:, 1] >= BEYOND, "an upper"), (bounds[:, 0] <= self._least, "a lower")):
+            if none.all():
+                warnings.warn(
+                    f"no row of y has {word} bound or is known: how far y lies beyond the bounds that there are is the "
+                    "prior's to say, and predictions of it may be without limit. Rows that are known are needed, or a "
+                    "kernel of a size that you trust, held fixed.",
+                    UserWarning,
+                    stacklevel=stacklevel(),
+                )
+        return self.with_base(bound(self.base, self.middle(bounds), weight))
 
     def adapted(self, y: Any, weight: Array | None = None) -> Self:
         adapted = getattr(self.base, "adapted")  # noqa: B009
