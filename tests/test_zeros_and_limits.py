@@ -451,7 +451,7 @@ def test_bounds_that_make_no_sense_are_named():
     for rows, words in (([[1, 2], [1.2, 1.7]], "no count lies.*row 1"), ([[1, 2], [1.5, 1.5]], "counts.*row 1 is 1.5")):
         with pytest.raises(ValueError, match=words):
             Censored(Poisson()).encode(rows)
-    with pytest.raises(ValueError, match="row 3 is 1.2.*exactly 0 and 1 are taken"):
+    with pytest.raises(ValueError, match=r"row 3 is 1.2.*exactly 0 and 1 are taken"):
         ZeroOneInflatedBeta().encode([0, 1, 0.5, 1.2])
 
 
