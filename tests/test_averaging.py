@@ -11,6 +11,7 @@ import ggpm
 from cases import simulate
 from ggpm import GGPRegressor, load, save
 from ggpm.estimators import averaging
+from ggpm.families import Poisson
 from ggpm.prediction.mixture import Mixture
 from ggpm.prediction.predictive import Predictive
 
@@ -189,3 +190,18 @@ def test_by_itself_few_rows_of_a_continuous_number_are_averaged():
     assert len(GGPRegressor("gaussian", RBF()).fit(X, y).fit_.members) == 1  # a kernel that is given is one kernel
     assert len(GGPRegressor("poisson").fit(X, rng.poisson(np.exp(f))).fit_.members) == 1
     assert len(GGPRegressor("von_mises").fit(X, f).fit_.members) == 1
+    shares = np.exp(np.stack([y, 0.2 * rng.normal(size=40), np.zeros(40)], axis=1))  # exact, so that corners are cheap
+    model = GGPRegressor("logistic_normal").fit(X, shares / shares.sum(axis=1, keepdims=True))
+    assert len(model.fit_.members) > 1
+
+
+def test_draws_of_rows_are_independent_and_have_the_shares_of_the_members():
+    low, high = (Predictive(Poisson(), np.full((3, 1), m), np.zeros((3, 1, 1))) for m in (-5.0, 5.0))
+    draws = Mixture([low, high], np.array([0.3, 0.7])).sample(4000, random_state=0)
+    assert draws.shape == (4000, 3)
+    drawn_high = draws > 50  # a count of exp(-5) is never above, one of exp(5) always
+    np.testing.assert_allclose(drawn_high.mean(axis=0), 0.7, atol=4 * np.sqrt(0.21 / 4000))
+    assert np.abs(np.corrcoef(drawn_high.T)[np.triu_indices(3, 1)]).max() < 4 / np.sqrt(4000)
+    assert np.abs(np.corrcoef(drawn_high[:-1, 0], drawn_high[1:, 0])[0, 1]) < 4 / np.sqrt(4000)
+    one = Mixture([low, high], np.array([0.3, 0.7]))
+    assert one.sample(random_state=0).shape == (3,) and one.sample(0, random_state=0).shape == (0, 3)

@@ -162,4 +162,4 @@ def test_splits_keep_groups_together_and_are_as_large_as_they_say(bench):
     ((train, test),) = dataset.splits(data)
     assert not set(data.groups[train]) & set(data.groups[test]) and len(train) >= dataset.train
     names = {s.name for s in bench["sets"].DEVELOPMENT} & {s.name for s in bench["sets"].HELD_BACK}
-    assert not names and len(bench["sets"].SETS) == 27
+    assert not names and len(bench["sets"].SETS) == 31

@@ -76,7 +76,13 @@ def name_of(family):
     return repr(family)
 
 
-@pytest.mark.parametrize("family", [*WITH_ZEROS, *map(Censored, LIFETIMES)], ids=name_of)
+@pytest.mark.parametrize(
+    "family",
+    [*WITH_ZEROS, *map(Censored, LIFETIMES), Hurdle(Weibull(1.7)), ZeroInflated(families.InverseGaussian(0.4)),
+     *map(Censored, (families.Gaussian(0.3), Beta(6.0), Poisson(), NegativeBinomial(0.4), families.StudentT(4.0),
+                     families.GaussianMeanScale(), families.GammaMeanShape()))],
+    ids=name_of,
+)  # fmt: skip
 def test_a_family_keeps_its_promises(family):
     report = check_family(family)
     assert set(report.skipped) <= {"moments"}  # of a number of which bounds are given
@@ -246,9 +252,32 @@ def rows_of(family, n=12):
     return X, family.support.example(rng, n)
 
 
-@pytest.mark.parametrize("rule", [Laplace(tol=1e-24), Variational(tol=1e-10)], ids=["laplace", "variational"])
-@pytest.mark.parametrize("family", [*WITH_ZEROS[:3], WITH_ZEROS[6], WITH_ZEROS[8], *map(Censored, LIFETIMES[:3])],
-                         ids=name_of)  # fmt: skip
+SCALAR = [
+    Poisson(), Poisson(link="softplus"), NegativeBinomial(0.7), Gamma(0.4), LogNormal(0.3), Weibull(1.7),
+    families.InverseGaussian(0.4), Beta(5.0),
+]  # fmt: skip
+EVERY = [
+    *map(Hurdle, SCALAR), *map(ZeroInflated, SCALAR), ZeroOneInflatedBeta(4.0),
+    *map(Censored, [*LIFETIMES, families.Gaussian(0.3), *AVERAGED]),
+]  # fmt: skip
+QUICK = [*map(Hurdle, SCALAR[:4]), ZeroInflated(SCALAR[2]), ZeroOneInflatedBeta(4.0), *map(Censored, LIFETIMES[:3])]
+RULES = {"laplace": Laplace(tol=1e-24), "variational": Variational(tol=1e-10)}
+
+
+def in_time(name, family):
+    """Whether a test of the evidence takes less than a second."""
+    averaged = isinstance(family, Censored) and any(type(family.base) is type(base) for base in AVERAGED)
+    return not averaged and (name == "laplace" or repr(family) in map(repr, QUICK))
+
+
+@pytest.mark.parametrize(
+    "family, rule",
+    [
+        pytest.param(family, rule, id=f"{family!r}-{name}", marks=[] if in_time(name, family) else [pytest.mark.slow])
+        for family in EVERY
+        for name, rule in RULES.items()
+    ],
+)
 def test_the_gradient_of_the_evidence_is_its_differences(family, rule):
     X, y = rows_of(family)
     family = family.resolve(y)
@@ -266,25 +295,49 @@ def test_the_gradient_of_the_evidence_is_its_differences(family, rule):
 
 
 # ---- fits ----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("family", [Hurdle(Poisson()), ZeroInflated(NegativeBinomial()), Hurdle(Gamma())], ids=name_of)
-@pytest.mark.parametrize("zeros", ["none", "all"])
+@pytest.mark.parametrize("inference", ["laplace", pytest.param("variational", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("family", [f(b) for b in SCALAR for f in (Hurdle, ZeroInflated)], ids=name_of)
 @pytest.mark.filterwarnings("ignore:the search ended")
-def test_no_zeros_and_nothing_but_zeros(family, zeros):
+def test_no_zeros_and_nothing_but_zeros(family, inference):
     X = np.linspace(0, 1, 15)[:, None]
-    y = np.zeros(15) if zeros == "all" else 1.0 + np.arange(15) % 3
-    model = GGPRegressor(clone(family), inference="laplace").fit(X, y)
-    zero = model.predict_dist(X).log_prob(np.zeros(15))
-    assert model.converged_ and np.all(np.exp(zero) > 0.7 if zeros == "all" else np.exp(zero) < 0.3)
+    some = (1.0 + np.arange(15) % 3) / (4.0 if isinstance(family.base, Beta) else 1.0)
+    for y in (np.zeros(15), some):
+        model = GGPRegressor(clone(family), ConstantKernel() * RBF() + ConstantKernel(), inference=inference).fit(X, y)
+        zero = np.exp(model.predict_dist(X).log_prob(np.zeros(15)))
+        assert model.converged_ and np.all(zero > 0.7 if y is not some else zero < 0.3)
 
 
-@pytest.mark.parametrize("base", LIFETIMES[:3], ids=name_of)
-def test_all_rows_censored(base):
+@pytest.mark.parametrize("inference", ["laplace", pytest.param("variational", marks=pytest.mark.slow)])
+def test_shares_of_one_kind(inference):
+    X = np.linspace(0, 1, 15)[:, None]
+    for y in (np.zeros(15), np.ones(15), (1.0 + np.arange(15) % 3) / 4.0):
+        model = GGPRegressor(ZeroOneInflatedBeta(), inference=inference).fit(X, y)
+        zero, one = (np.exp(model.predict_dist(X).log_prob(np.full(15, v))) for v in (0.0, 1.0))
+        assert model.converged_
+        for p, there in ((zero, y[0] == 0), (one, y[0] == 1)):
+            assert np.all(p > 0.7 if there else p < 0.3)
+
+
+@pytest.mark.parametrize("inference", ["laplace", pytest.param("variational", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "base", [*LIFETIMES[:3], families.Gaussian(4.0), Poisson(), NegativeBinomial(0.4), families.InverseGaussian(0.4)],
+    ids=name_of,
+)  # fmt: skip
+def test_all_rows_censored(base, inference):
     X = np.linspace(0, 1, 12)[:, None]
-    model = GGPRegressor(Censored(base), inference="laplace", optimizer=None)
-    alive = model.fit(X, right_censored(np.full(12, 5.0), np.zeros(12))).predict_dist(X)
-    assert model.converged_ and np.all(alive.cdf(np.full(12, 5.0)) < 0.5)
-    below = model.fit(X, np.column_stack([np.zeros(12), np.full(12, 5.0)])).predict_dist(X)
-    assert np.all(below.cdf(np.full(12, 5.0)) > 0.5)
+    kernel = ConstantKernel(1.0) * RBF(0.5) + ConstantKernel(1.0)
+    model = GGPRegressor(Censored(base), kernel, inference=inference, optimizer=None)
+    none = -np.inf if isinstance(base, families.Gaussian) else -1.0 if base.support.integer else 0.0
+    below = {}
+    for word, y in (
+        ("an upper", right_censored(np.full(12, 5.0), np.zeros(12))),
+        ("a lower", np.column_stack([np.full(12, none), np.full(12, 5.0)])),
+    ):
+        with pytest.warns(UserWarning, match=f"no row of y has {word} bound"):
+            model.fit(X, y)
+        assert model.converged_
+        below[word] = model.predict_dist(X).cdf(np.full(12, 5.0))
+    assert np.all(below["an upper"] < 0.6) and np.all(below["a lower"] > 0.7)
 
 
 def test_known_rows_alone_are_the_family_itself():
@@ -388,11 +441,18 @@ def test_names():
 
 def test_bounds_that_make_no_sense_are_named():
     for rows, words in (
-        ([[1.0, 2.0], [3.0, 2.0]], "row 1"), ([[1.0, 2.0], [0.0, np.inf]], "no bound"),
-        ([[1.0, 2.0], [-2.0, -1.0]], "no observation"), ([[1.0, np.nan]], "NaN"), ([[1.0, 2.0, 3.0]], r"\(1, 3\)"),
+        ([[1.0, 2.0], [3.0, 2.0]], r"lower bounds above.*row 1 is \[3.0, 2.0\].*right_censored"),
+        ([[1.0, 2.0], [0.0, np.inf]], "no bound"), ([[1.0, 2.0], [np.inf, np.inf]], "no observation lies above"),
+        ([[1.0, 2.0], [-2.0, -1.0]], "no observation lies below"), ([[1.0, np.nan]], "NaN"),
+        ([[1.0, 2.0, 3.0]], r"\(1, 3\)"), ([[1.0, 2.0], [0.0, 0.0]], r"positive numbers.*row 1 is 0"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=words):
             Censored(Gamma()).encode(rows)
+    for rows, words in (([[1, 2], [1.2, 1.7]], "no count lies.*row 1"), ([[1, 2], [1.5, 1.5]], "counts.*row 1 is 1.5")):
+        with pytest.raises(ValueError, match=words):
+            Censored(Poisson()).encode(rows)
+    with pytest.raises(ValueError, match=r"row 3 is 1.2.*exactly 0 and 1 are taken"):
+        ZeroOneInflatedBeta().encode([0, 1, 0.5, 1.2])
 
 
 # ---- predictions ---------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
+from ggpm.learning.choice import gaussian
 from ggpm.learning.contest import Contest
 from ggpm.learning.fit import Fit, SearchOutcome
 from ggpm.learning.objective import Evidence
@@ -24,10 +25,11 @@ __all__ = ["AVERAGING", "STACKED"]
 Array = NDArray[np.float64]
 
 AVERAGING, STACKED = ("auto", "none", "stack", "integrate"), ("stack",)
-# Rows up to which "auto" integrates over hyperparameters, which more rows know well. Of the sets of docs/forecasts.md
-# (100 to 400 rows) twelve of twelve of continuous outputs gained by it (0.011 nats a row, up to 0.025), of seven of
-# counts, grades and classes none. Regions of several latents (angles, compositions) would take eight times as long.
-FEW_ROWS = 500
+# Rows and hyperparameters up to which "auto" integrates over hyperparameters: more rows know them well, and more of
+# them ask for 32 corners. Of the sets of docs/forecasts.md (100 to 400 rows) ten of ten of numbers and compositions
+# gained by it (0.019 nats a row, up to 0.06); counts, grades and classes lose as often. Under variational sites of
+# several latents (angles, directions) the corners take minutes.
+FEW_ROWS, FEW_HYPERPARAMETERS = 500, 15
 LEAST_WEIGHT = 0.05  # of a fit that is kept in an average: each costs as much in every prediction as the heaviest
 # Of the corners, in standard deviations. The mode then has half of the weight, and stays the heaviest.
 REACH = np.sqrt(2.0)
@@ -44,9 +46,9 @@ WIDEST = 1.0
 
 
 def helps(fit: Fit) -> bool:
-    """Whether "auto" integrates over hyperparameters: of few rows of a continuous number, with one latent."""
-    family = fit.family
-    return fit.evidence.field.n_rows <= FEW_ROWS and family.latent_dim == 1 and not family.support.integer
+    """Whether "auto" integrates over hyperparameters: of few rows of continuous outputs, one latent or exact."""
+    family, few = fit.family, fit.evidence.field.n_rows <= FEW_ROWS and len(fit.theta) <= FEW_HYPERPARAMETERS
+    return few and (family.latent_dim == 1 or gaussian(family)) and not family.support.integer
 
 
 def weighed(contest: Contest) -> Contest:

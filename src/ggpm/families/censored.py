@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
 
 from ggpm.data import frames
 from ggpm.data.checks import as_numbers
-from ggpm.data.text import Message, Row
+from ggpm.data.text import Message, Row, stacklevel
 from ggpm.families.base import Array, Family, bound
 from ggpm.families.between import BEYOND, Averages, least
 from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals
@@ -68,7 +69,17 @@ class Censored(Wrapped):
                 f"Censored takes families of one number per row, such as Gaussian(), Weibull(), Beta(), Poisson() or "
                 f"StudentT(); {type(self.base).__name__} {reason}."
             )
-        return self.with_base(bound(self.base, self.middle(self.encode(y)), weight))
+        bounds = self.encode(y)
+        for none, word in ((bounds[:, 1] >= BEYOND, "an upper"), (bounds[:, 0] <= self._least, "a lower")):
+            if none.all():
+                warnings.warn(
+                    f"no row of y has {word} bound or is known: how far y lies beyond the bounds that there are is the "
+                    "prior's to say, and predictions of it may be without limit. Rows that are known are needed, or a "
+                    "kernel of a size that you trust, held fixed.",
+                    UserWarning,
+                    stacklevel=stacklevel(),
+                )
+        return self.with_base(bound(self.base, self.middle(bounds), weight))
 
     def adapted(self, y: Any, weight: Array | None = None) -> Self:
         adapted = getattr(self.base, "adapted")  # noqa: B009
@@ -86,24 +97,28 @@ class Censored(Wrapped):
             return np.stack([known, known], axis=-1)
         if out.shape[1:] != (2,) or np.isnan(out).any():
             raise ValueError(f"y must be {what}, without NaN; got an array of shape {out.shape}.")
+        known = (out[:, 0] == out[:, 1]) & np.isfinite(out[:, 0])
+        # what is not in the support is named by the family inside, among numbers that are
+        self.base.encode(np.where(known, out[:, 0], 0.5 if np.isfinite(self.support.high) else 1.0))
         lower, upper = np.maximum(out[:, 0], self._least), out[:, 1]
         if self.support.integer:  # the counts that are meant
-            lower, upper = np.where(lower == upper, lower, np.floor(lower)), np.floor(upper)
+            lower, upper = np.where(known, lower, np.floor(lower)), np.floor(upper)
         upper = np.where(upper >= self.support.high, BEYOND, np.minimum(upper, BEYOND))
-        known = lower == upper
         faults = (
-            (upper <= self._least, "upper bounds that no observation lies below"),
-            (lower > upper, "lower bounds above the upper ones"),
             ((lower >= self.support.high) | (lower >= BEYOND), "lower bounds that no observation lies above"),
+            (out[:, 0] > out[:, 1], "lower bounds above the upper ones"),
+            (upper <= self._least, "upper bounds that no observation lies below"),
+            (~known & (lower >= upper), "bounds between which no count lies"),
             ((lower <= self._least) & (upper >= BEYOND), "no bound at all"),
         )
         for bad, told in faults:
-            if bad.any():
+            if np.any(bad := bad & ~known):
                 row = int(bad.argmax())
                 told = f"y has {told} in {int(bad.sum())} row(s); row "
-                raise ValueError(Message(told, Row(row), f" is {out[row].tolist()}."))
-        if known.any():
-            self.base.encode(out[known, 0])  # names what is not in the support
+                order = (
+                    ". Columns are lower and upper bounds; of times and events right_censored(time, event) makes them."
+                )
+                raise ValueError(Message(told, Row(row), f" is {out[row].tolist()}{order}"))
         return np.stack([lower, upper], axis=-1)
 
     def decode(self, y: Array) -> Array:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy.special import expit, log_expit
 
+from ggpm.data.text import Message
 from ggpm.families.base import Array, Family, ScalarFamily, bound
 from ggpm.families.integration import LogDensity, Rule
 from ggpm.families.poisson import Poisson
@@ -50,9 +51,12 @@ class WithAtoms(Support):
         out = out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
         if out.ndim != 1:
             raise ValueError(f"y must be one number per row; got an array of shape {out.shape}.")
-        others = ~self.is_atom(out)
-        if others.any():
-            self.inner.validate(out[others])
+        inside = 0.5 if np.isfinite(self.inner.high) else 1.0  # rows keep their numbers
+        try:
+            self.inner.validate(np.where(self.is_atom(out), inside, out))
+        except ValueError as error:
+            exact = " and ".join(f"{atom:g}" for atom in self.atoms)
+            raise ValueError(Message(error, f" Rows that are exactly {exact} are taken, too.")) from None
         return out
 
     def example(self, rng: np.random.Generator, n: int) -> Array:

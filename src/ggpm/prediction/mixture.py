@@ -104,10 +104,14 @@ class Mixture(Predictive):
         if size is not None:
             check_whole(size, "size", 0)
         rng = np.random.default_rng(random_state)
-        lead = (len(self),) if size is None else (int(size), len(self))
+        lead = (1 if size is None else int(size), len(self))
         which = rng.choice(len(self.parts), size=lead, p=self.weights / self.weights.sum())
-        draws = [part.sample(size, rng) for part in self.parts]
-        out = draws[0].copy()
-        for k, drawn in enumerate(draws[1:], 1):
-            out[which == k] = drawn[which == k]
-        return out
+        out = self.parts[0].sample(0, rng)
+        out = np.empty((*lead, *out.shape[2:]), dtype=out.dtype)
+        for k, part in enumerate(self.parts):
+            chosen = which == k
+            count = np.cumsum(chosen, axis=0)  # no part draws more than the row needs that has it most often
+            drawn = part.sample(int(count[-1].max(initial=0)) if len(count) else 0, rng)
+            draw, row = np.nonzero(chosen)
+            out[draw, row] = drawn[count[draw, row] - 1, row]
+        return out[0] if size is None else out
