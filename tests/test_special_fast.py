@@ -392,6 +392,6 @@ def test_mean_log_bessel_meets_at_the_ends_of_its_tables():
 
 def test_mean_log_bessel_of_what_is_no_number_is_none():
     t = np.array([[np.nan, np.inf], [-np.inf, 0.0]])
-    value, slope, second = mean_log_bessel(t, np.array([0.5, 3.0]))
+    value, slope, _ = mean_log_bessel(t, np.array([0.5, 3.0]))
     assert np.isnan(value[0, 0]) and value[0, 1] == -np.inf and value[1, 0] == 0.0 and np.isfinite(value[1, 1])
     assert slope[0, 1] == -0.5 and slope[1, 0] == 0.0
