@@ -35,12 +35,11 @@ def mean_log_bessel(t: Array, sd: Array) -> tuple[Array, Array, Array]:
     True
     """
     if np.any(wide := sd > _SPREAD):
-        out = tuple(np.empty(t.shape) for _ in range(3))
+        out = np.empty((3, *t.shape))
         for row in range(len(sd)):
             part = _widened(t[..., row], float(sd[row])) if wide[row] else mean_log_bessel(t[..., [row]], sd[[row]])
-            for whole, values in zip(out, part):
-                whole[..., row] = values.reshape(t.shape[:-1])
-        return out
+            out[..., row] = np.reshape(part, out.shape[:-1])
+        return out[0], out[1], out[2]
     inside = np.clip(t, _LOW, _HIGH)
     within = (inside - _LOW) * _PER_UNIT
     with np.errstate(invalid="ignore"):  # what is not a number is none in any cell
