@@ -189,8 +189,7 @@ class SiteMap:
         accuracy = "standard" if levels is None and problem.family.has("expected_over_last") else "fine"
         levels = _by_nodes(problem, mean, R, accuracy).levels if levels is None else levels
         self.levels = cast(Levels, levels)
-        self.moment = np.empty(R.shape)
-        self.second = np.empty((n, 2 * D, 2 * D)) if R.ndim == 2 else None
+        self.moment, self.second = np.empty(R.shape), np.empty((n, 2 * D, 2 * D)) if R.ndim == 2 else None
         self.U: list[tuple[Rows, Array, Array, Curvature]] = []
         for rows, x, weights in groups(self.levels, D, width=4):
             eta = place(problem, mean, R, x, rows)
