@@ -407,6 +407,7 @@ class GGP(Judging, BaseEstimator):
             variance |= self.kernel is None and name.endswith(("constant_value", "noise_level"))
             unneeded = variance or (name == "phi" and default_phi)
             upper, lower = np.isclose(value, high) and not useless, np.isclose(value, low) and not unneeded
+            free &= self.kernel is None or np.exp(low) < 1.01e-5  # narrower bounds were given for a reason
             if low < high and (upper or lower) and not free:
                 side, bound = ("upper", high) if upper else ("lower", low)
                 # a family's entries may be of Cholesky factors or cut points: what the user gave is what to name

@@ -278,7 +278,7 @@ def masses(family: Family, eta: Array, low: Array, high: Array) -> tuple[Array, 
 
     >>> from ggpm.families import Poisson
     >>> masses(Poisson(), np.full((1, 1), -3.0), np.array([0.0]), np.array([np.inf]))[0].round(12)  # log(1 - exp(-mu))
-    array([-3.02479065])
+    array([-3.02479025])
     """
     bottom, top = least(family), np.minimum(family.support.high, BEYOND)
     some = np.where(high < top, high, np.maximum(low, bottom))  # a bound that there is, where one is asked for

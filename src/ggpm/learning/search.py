@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 Objective = Callable[[Array], tuple[float, Array]]
 
 GTOL = 1e-5  # a projected gradient this small, in nats per unit of a logarithm, is an optimum: SciPy's default
+OF_A_MODEL = 0.1  # share of ftol for gains that are predicted by a Hessian from elsewhere, not seen
 SUFFICIENT = 1e-4  # Armijo: the share of the predicted rise that a step must bring (Nocedal & Wright 2006, alg. 3.1)
 SHORTEST = 2.0**-10  # the shortest part of a preconditioned step that is tried: then its Hessian is of no use
 LONGEST = 1.0  # the first such step changes no logarithm by more than this, a hyperparameter by a factor of e
@@ -207,7 +208,7 @@ def _one_run(
 def _preconditioned(run: _Run, inverse_hessian: Array, max_iter: int, ftol: float) -> Optimum:
     """BFGS whose first inverse Hessian is given, with full steps first; parameters pushed against a bound are held.
 
-    It ends when the gain that the quadratic model still predicts is below ``ftol``, relative to the objective: no
+    It ends when the gain that the quadratic model still predicts is well below ``ftol``, relative to the objective: no
     evaluation is spent on seeing that nothing is left to gain.
     """
     scale, run.scale, H = run.scale, 1.0, inverse_hessian.copy()
@@ -219,7 +220,7 @@ def _preconditioned(run: _Run, inverse_hessian: Array, max_iter: int, ftol: floa
         step = np.zeros_like(theta)
         step[free] = _with_others_held(H, free) @ gradient[free]
         slope, t = float(step @ gradient), 1.0
-        if iteration and 0.5 * slope <= ftol * max(1.0, abs(value - run.zero)):
+        if iteration and 0.5 * slope <= OF_A_MODEL * ftol * max(1.0, abs(value - run.zero)):
             message, converged = "what is left to gain is below ftol", True
             break
         if (length := np.max(np.abs(step))) > reach:
