@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels as sk
 
+from ggpm.kernels.columns import MaternOfColumns
 from ggpm.kernels.distances import Distances, Pairs
 from ggpm.kernels.linalg import mirror, sum_of_products
 from ggpm.kernels.pullbacks import NODES, Block, MaternNode, Node, Pulled
@@ -22,7 +23,7 @@ KEPT_ROWS = 2000
 STRIP = 32  # rows whose sums stay in the second-level cache
 
 
-class Additive(sk.NormalizedKernelMixin, sk.Kernel):
+class Additive(MaternOfColumns):
     """Mean over the columns of a Matérn kernel of one column: a sum of functions of single columns.
 
     Parameters
@@ -47,11 +48,6 @@ class Additive(sk.NormalizedKernelMixin, sk.Kernel):
         self.nu = nu
         self.length_scale_bounds = length_scale_bounds
 
-    @property
-    def hyperparameter_length_scale(self) -> sk.Hyperparameter:
-        """The length scale."""
-        return sk.Hyperparameter("length_scale", "numeric", self.length_scale_bounds)
-
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
         X = np.atleast_2d(np.asarray(X, dtype=np.float64))
         Y = None if Y is None else np.atleast_2d(np.asarray(Y, dtype=np.float64))
@@ -67,9 +63,6 @@ class Additive(sk.NormalizedKernelMixin, sk.Kernel):
     def is_stationary(self) -> bool:
         """Whether k depends on differences alone: it does."""
         return True
-
-    def __repr__(self) -> str:
-        return f"Additive(length_scale={np.ravel(self.length_scale)[0]:.3g}, nu={self.nu:.3g})"
 
 
 class AdditiveNode(Node):

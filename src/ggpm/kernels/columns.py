@@ -195,7 +195,23 @@ def _unlike(rows: NDArray, columns: NDArray) -> Iterator[NDArray[np.bool_]]:
     return (a[:, None] != b for a, b in zip(rows.T, columns.T))
 
 
-class Sphere(sk.NormalizedKernelMixin, sk.Kernel):
+class MaternOfColumns(sk.NormalizedKernelMixin, sk.Kernel):
+    """What kernels share that are Matérn's, with one length scale, of something made of the columns."""
+
+    length_scale: float
+    nu: float
+    length_scale_bounds: Bounds
+
+    @property
+    def hyperparameter_length_scale(self) -> sk.Hyperparameter:
+        """The length scale."""
+        return sk.Hyperparameter("length_scale", "numeric", self.length_scale_bounds)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(length_scale={np.ravel(self.length_scale)[0]:.3g}, nu={self.nu:.3g})"
+
+
+class Sphere(MaternOfColumns):
     """Matérn kernel on the globe: X is two columns, latitude and longitude in degrees.
 
     Its distance is the chord through the globe, in radii; so it is positive definite for every ``nu``, which a Matérn
@@ -224,11 +240,6 @@ class Sphere(sk.NormalizedKernelMixin, sk.Kernel):
         self.nu = nu
         self.length_scale_bounds = length_scale_bounds
 
-    @property
-    def hyperparameter_length_scale(self) -> sk.Hyperparameter:
-        """The length scale."""
-        return sk.Hyperparameter("length_scale", "numeric", self.length_scale_bounds)
-
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
         chord = sk.Matern(self.length_scale, self.length_scale_bounds, self.nu)
         return chord(unit_vectors(X), None if Y is None else unit_vectors(Y), eval_gradient=eval_gradient)
@@ -236,9 +247,6 @@ class Sphere(sk.NormalizedKernelMixin, sk.Kernel):
     def is_stationary(self) -> bool:
         """Whether k depends on differences of the columns alone: it does not."""
         return False
-
-    def __repr__(self) -> str:
-        return f"Sphere(length_scale={np.ravel(self.length_scale)[0]:.3g}, nu={self.nu:.3g})"
 
 
 def unit_vectors(X: Any) -> Array:

@@ -284,6 +284,7 @@ class _Bound:
             return None
 
     def _looked(self, natural: Natural, q: Any) -> _State:
+        """The Gaussian q of these natural parameters with its bound under the present rule."""
         look = self.process.look(self.rule, q.x, q)
         terms = look.objective, 0.5 * self.process.overlap(q), -0.5 * q.log_det
         bound, size = float(np.sum(terms)), 1.0 + float(np.sum(np.abs(terms)))

@@ -68,9 +68,8 @@ def log_turned(mean: Array, cov: Array, y: float) -> float:
     log_weights[:, 0] -= np.where(low == _LOWEST, np.log(-np.expm1(-2.0 * step)), 0.0)
     log_k = mean[2] - gain @ mean[:2] + (ray @ gain)[:, None] * rho + np.log(rho) - 0.5 * np.log1p(rho**2)
     log_half = 2.0 * np.log(np.abs(np.sin(0.5 * delta))) + np.log(2.0)
-    return (
-        _over_narrow(log_weights, log_k, sd, log_half) if sd < _NARROW else _over_wide(log_weights, log_k, sd, log_half)
-    )
+    over = _over_narrow if sd < _NARROW else _over_wide
+    return over(log_weights, log_k, sd, log_half)
 
 
 def _turns(mean: Array, sd: Array, highest: float, sd_log_k: float, turn: float, y: float) -> tuple[Array, Array]:
