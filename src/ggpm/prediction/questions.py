@@ -58,9 +58,7 @@ class Parameter:
         return family.kind == "angles" and self.name == family.parameters[0]
 
     def _quantiles(self, levels: tuple[float, ...]) -> Array:
-        return _ranked(
-            self.predictive, levels, lambda family, eta, rows: family.parameter(self.name, eta), self._turns
-        )
+        return _ranked(self.predictive, levels, lambda family, eta, rows: family.parameter(self.name, eta), self._turns)
 
 
 def mean_interval(p: Predictive, level: float) -> Array:
