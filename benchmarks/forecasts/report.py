@@ -81,7 +81,7 @@ def table(results: Results) -> str:
     """All sets and methods in Markdown: log densities, what they lie behind the best, and the other scores."""
     lines = []
     for name, result in results.items():
-        shown = "held back" if result["held_back"] else "development"
+        shown = "held back" if result["held_back"] else "in sight"
         lines += [
             f"### {name}: {result['about']}",
             "",
