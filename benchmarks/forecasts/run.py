@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from methods import METHODS, Task, methods_of
+from methods import METHODS, Method, Task, methods_of
 from report import summary, table, write
 from scores import MEASURES, score
 from sets import HELD_BACK, IN_SIGHT, SETS, DataSet
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 OUT = ROOT / "out" / "forecasts"
 
 
-def measured(dataset: DataSet, name: str) -> dict:
+def measured(dataset: DataSet, method: Method) -> dict:
     """Scores of all test rows of a set, their groups, and the processor time that fits and predictions took."""
     data = dataset.load()
     grades = int(data.y.max()) + 1 if dataset.kind in ("class", "grade") else 0
@@ -48,7 +48,7 @@ def measured(dataset: DataSet, name: str) -> dict:
             grades=grades,
         )
         began = time.process_time()
-        forecast = METHODS[name][0](task)
+        forecast = method(task)
         values = score(dataset.kind, forecast, data.y[test], zlib.crc32(dataset.name.encode()))
         seconds += time.process_time() - began
         for measure in MEASURES:
@@ -94,7 +94,7 @@ def main() -> int:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    result = measured(dataset, name)
+                    result = measured(dataset, METHODS[name][0])
             except ImportError as missing:
                 print(f"{dataset.name}, {name}: missing ({missing})")
                 continue
