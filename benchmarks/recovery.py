@@ -73,7 +73,9 @@ def draw(name: str, seed: int, kind: str) -> tuple[Any, Any, Any]:
         eta[:, 0] = np.maximum(eta[:, 0], np.log(10.0))
     if kind == "constant":
         eta[:, -1] = truth.centre[-1]
-    return X, family.sample(eta, rng), np.log(family.parameter(truth.parameter, eta))
+    wanted = eta[:, -1].copy()
+    eta[:, -1] += wanted - np.log(family.parameter(truth.parameter, eta))  # of a direction whatever its length
+    return X, family.sample(eta, rng), wanted
 
 
 def kernel(varies: bool = True) -> Any:

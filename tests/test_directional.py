@@ -173,3 +173,22 @@ def test_known_directions_with_any_concentration_are_one_integral():
         want = quad(density, -8.0 * sd, min(8.0 * sd, 12.0), epsabs=1e-13, epsrel=1e-11, limit=500)[0]
         # a variance below 1e-10 is taken to be that
         assert abs(log_turned(np.append(a, 0.0), cov, y) - np.log(want)) < 1e-6
+
+
+def test_parameters_of_angles_are_a_direction_that_wraps_and_the_concentration_of_y():
+    """Against draws: bands of a direction about the cut of the circle, and |theta|, not exp(c)."""
+    family = families.VonMisesDirectionConcentration(units="degrees")
+    mean, cov = np.array([3.0, 0.02, 1.0]), np.diag([0.2, 0.5, 0.1])  # the direction lies about 0°
+    p = Predictive(family, mean[None], cov[None])
+    eta = np.random.default_rng(0).multivariate_normal(mean, cov, size=400_000)
+    turned = np.degrees(np.arctan2(eta[:, 1], eta[:, 0]))
+    low, high = p.parameter("direction").interval(0.9)[0]
+    np.testing.assert_allclose([low - 360.0, high], np.quantile(turned, [0.05, 0.95]), atol=0.3)  # 0.3 % of the level
+    np.testing.assert_allclose(p.parameter("direction").mean(), p.mean())
+    assert abs(p.parameter("direction").median()[0] - np.median(turned)) < 0.1
+    length = np.hypot(eta[:, 0], eta[:, 1])
+    concentration = np.exp(eta[:, 2]) * length / np.sqrt(1.0 + length**2)
+    np.testing.assert_allclose(
+        p.parameter("concentration").interval(0.9)[0], np.quantile(concentration, [0.05, 0.95]), rtol=0.01
+    )
+    np.testing.assert_allclose(p.parameter("concentration").mean(), concentration.mean(), rtol=3e-3)

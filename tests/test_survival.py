@@ -100,6 +100,11 @@ def test_a_linear_kernel_is_lifelines_regression(name):
     assert abs(own - shape) < 0.03
     curve = theirs.predict_survival_function(pd.DataFrame(at, columns=["a", "b"]), times=[1.0, 3.0]).to_numpy().T
     np.testing.assert_allclose(survival_function(ours.predict_dist(at), [1.0, 3.0]), curve, atol=0.015)
+    phi = np.exp(shape) if name == "Weibull" else np.exp(2 * shape)
+    there = theirs.params_[location]
+    eta = (there["Intercept"] + X @ [there["a"], there["b"]])[:, None]
+    family = Censored({"Weibull": Weibull, "LogNormal": LogNormal}[name](phi))
+    assert family.log_prob(eta, right_censored(time, event)).sum() == pytest.approx(theirs.log_likelihood_, rel=1e-9)
 
 
 def test_mistakes_are_named():

@@ -81,7 +81,7 @@ def table(results: Results) -> str:
     """All sets and methods in Markdown: log densities, what they lie behind the best, and the other scores."""
     lines = []
     for name, result in results.items():
-        shown = "held back" if result["held_back"] else "development"
+        shown = "held back" if result["held_back"] else "in sight"
         lines += [
             f"### {name}: {result['about']}",
             "",
@@ -105,11 +105,33 @@ def table(results: Results) -> str:
 
 def overview(results: Results) -> str:
     """One line per set: the default, the best other method, version 0.1, coverage; and how often promises hold."""
+    blocks = [_places(results)]
+    for title, held_back in (("Held back", True), ("In sight", False)):
+        chosen = {name: result for name, result in results.items() if result["held_back"] == held_back}
+        blocks += [f"**{title}**", _lines(chosen)]
+    return "\n\n".join(blocks)
+
+
+def _places(results: Results) -> str:
+    """How often promises hold: of the sets that were held back, of those in sight, of all."""
+    counts: dict[str, list[tuple[bool, bool, str]]] = {}
+    for name, result in results.items():
+        for promise, held in verdict(result).items():
+            if held is not None:
+                counts.setdefault(promise, []).append((held, result["held_back"], name))
+    lines = ["| | held back | in sight | all | not on |", "|---|---|---|---|---|"]
+    for promise, found in counts.items():
+        parts = [[held for held, back, _ in found if back in which] for which in ((True,), (False,), (True, False))]
+        missed = ", ".join(name for held, _, name in found if not held)
+        lines.append(f"| {promise} | " + " | ".join(f"{sum(part)} of {len(part)}" for part in parts) + f" | {missed} |")
+    return "\n".join(lines)
+
+
+def _lines(results: Results) -> str:
     lines = [
         "| set | output | ggpm | best other | ggpm ahead by | ggpm 0.1 | coverage of 90 % |",
         "|---|---|---|---|---|---|---|",
     ]
-    counts: dict[str, list[tuple[bool, bool]]] = {}
     for name, result in results.items():
         methods = result["methods"]
         if OURS not in methods:
@@ -120,25 +142,27 @@ def overview(results: Results) -> str:
         m = methods[best]
         before = f"{methods[BEFORE]['log_density']:.3f}" if BEFORE in methods else ""
         lines.append(
-            f"| {name}{' (held back)' if result['held_back'] else ''} | {result['kind']} | {ours['log_density']:.3f} "
+            f"| {name} | {result['kind']} | {ours['log_density']:.3f} "
             f"| {best}, {m['log_density']:.3f} | {m['ours_ahead']:+.3f} ± {m['ours_ahead_error']:.3f} | {before} "
             f"| {ours['coverage']:.3f} ± {ours['coverage_error']:.3f} |"
         )
-        for promise, held in verdict(result).items():
-            if held is not None:
-                counts.setdefault(promise, []).append((held, result["held_back"]))
-    lines.append("")
-    for promise, found in counts.items():
-        unseen = [held for held, back in found if back]
-        told = f", {sum(unseen)} of {len(unseen)} of those held back" if unseen else ""
-        lines.append(f"- {promise}: {sum(held for held, _ in found)} of {len(found)} sets{told}")
     return "\n".join(lines)
 
 
 def write(results: Results, root: Path) -> None:
-    """Write results.json, and the tables into docs/forecasts.md between its two marks."""
-    (root / "benchmarks" / "forecasts" / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    page = root / "docs" / "forecasts.md"
-    text = page.read_text()
-    before, after = text[: text.index(START)], text[text.index(END) :]
-    page.write_text(f"{before}{START}\n\n{overview(results)}\n\n## Set by set\n\n{table(results)}\n{after}")
+    """Write results.json, the overview into docs/forecasts.md and all tables into docs/forecasts_sets.md.
+
+    Both between the two marks of the page.
+    """
+    (root / "benchmarks" / "forecasts" / "results.json").write_text(json.dumps(_finite(results), indent=1) + "\n")
+    for page, made in (("forecasts.md", overview(results)), ("forecasts_sets.md", table(results))):
+        path = root / "docs" / page
+        text = path.read_text()
+        path.write_text(f"{text[: text.index(START)]}{START}\n\n{made}\n\n{text[text.index(END) :]}")
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for numbers that JSON does not know: a density of zero, and what follows from it."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not np.isfinite(value) else value

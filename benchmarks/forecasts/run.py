@@ -3,7 +3,7 @@
     python benchmarks/forecasts/run.py [--held-back] [--sets wind glass] [--methods ggpm GPR] [--again] [--write]
 
 Scores of every row are kept in out/forecasts/, one file per set and method, and a finished one is not run again unless
-asked to (`--again`). Without `--held-back` only the sets for development are run and shown. `--write` makes
+asked to (`--again`). Without `--held-back` only the sets in sight are run and shown. `--write` makes
 benchmarks/forecasts/results.json and the tables of docs/forecasts.md from all scores there are.
 """
 
@@ -21,16 +21,16 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-from methods import METHODS, Task, methods_of
+from methods import METHODS, Method, Task, methods_of
 from report import summary, table, write
 from scores import MEASURES, score
-from sets import DEVELOPMENT, HELD_BACK, SETS, DataSet
+from sets import HELD_BACK, IN_SIGHT, SETS, DataSet
 
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "out" / "forecasts"
 
 
-def measured(dataset: DataSet, name: str) -> dict:
+def measured(dataset: DataSet, method: Method) -> dict:
     """Scores of all test rows of a set, their groups, and the processor time that fits and predictions took."""
     data = dataset.load()
     grades = int(data.y.max()) + 1 if dataset.kind in ("class", "grade") else 0
@@ -48,7 +48,7 @@ def measured(dataset: DataSet, name: str) -> dict:
             grades=grades,
         )
         began = time.process_time()
-        forecast = METHODS[name][0](task)
+        forecast = method(task)
         values = score(dataset.kind, forecast, data.y[test], zlib.crc32(dataset.name.encode()))
         seconds += time.process_time() - began
         for measure in MEASURES:
@@ -80,7 +80,7 @@ def main() -> int:
     parser.add_argument("--unseen", action="store_true", help="run, and show no scores")
     parser.add_argument("--write", action="store_true", help="write results.json and docs/forecasts.md")
     options = parser.parse_args()
-    allowed = SETS if options.held_back else DEVELOPMENT
+    allowed = SETS if options.held_back else IN_SIGHT
     hidden = [s for s in HELD_BACK if options.sets and s.name in options.sets and not options.held_back]
     if hidden:
         parser.error(f"{', '.join(s.name for s in hidden)}: held back; add --held-back when the method is final")
@@ -94,7 +94,7 @@ def main() -> int:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    result = measured(dataset, name)
+                    result = measured(dataset, METHODS[name][0])
             except ImportError as missing:
                 print(f"{dataset.name}, {name}: missing ({missing})")
                 continue

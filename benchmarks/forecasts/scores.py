@@ -85,7 +85,7 @@ def score(kind: str, forecast: Any, y: NDArray, seed: int) -> dict[str, Array]:
 
 
 def mean_and_error(values: Array, groups: NDArray | None = None) -> tuple[float, float]:
-    """Mean of rows and its standard error, with groups as what is drawn independently.
+    """Mean of rows and its standard error, with groups as what is drawn independently; NaN where a row is infinite.
 
     >>> mean_and_error(np.array([1.0, 3.0]))
     (2.0, 1.0)
@@ -93,6 +93,8 @@ def mean_and_error(values: Array, groups: NDArray | None = None) -> tuple[float,
     (2.0, 1.0)
     """
     mean = float(values.mean())
+    if not np.isfinite(mean):  # a density of zero
+        return mean, np.nan
     _, member = np.unique(np.arange(len(values)) if groups is None else groups, return_inverse=True)
     sums = np.bincount(member, values - mean)
     count = len(sums)

@@ -35,7 +35,8 @@ class VonMisesDirectionConcentration(VonMises):
     theta is smooth everywhere and not longer than exp(c). In `VonMises` the length of the latent vector is the
     concentration, which therefore falls to that of the prior wherever data are missing; here it has a kernel of its
     own. A pure direction of (a, b) would leave their length without any meaning, and the posterior without a mode; as
-    it is, their length is known badly, and approximate posteriors of it are wide (see docs/families.md).
+    it is, their length is known badly, and approximate posteriors of it are wide; what data do tell is |theta|, the
+    concentration of y, and ``parameter("concentration")`` is that, not exp(c) (see docs/families.md).
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ class VonMisesDirectionConcentration(VonMises):
     latents_without_unit = (0, 1)
 
     def parameter(self, name: str, eta: Array) -> Array:
-        return self.point(self.moment(eta)) if name == "direction" else np.exp(eta[..., 2])
+        return super().parameter(name, eta) if name == "direction" else np.linalg.norm(self._theta(eta)[0], axis=-1)
 
     @staticmethod
     def _theta(eta: Array) -> tuple[Array, Array, Array]:

@@ -32,7 +32,9 @@ class Parameter:
     name: str
 
     def mean(self) -> Array:
-        """Posterior mean, (m,)."""
+        """Posterior mean, (m,); of a direction, that of y."""
+        if self._turns:
+            return self.predictive.mean()
 
         def of(part: Predictive) -> Array:
             return part._expect(lambda eta, rows: part.family.parameter(self.name, eta))
@@ -44,33 +46,43 @@ class Parameter:
         return self._quantiles((0.5,))[..., 0]
 
     def interval(self, level: float = 0.9) -> Array:
-        """Central credible interval, (m, 2)."""
+        """Central credible interval, (m, 2); of a direction an arc about its mean, which may wrap."""
         check_level(level, "level")
         return self._quantiles(((1 - level) / 2, (1 + level) / 2))
 
     mean_interval = interval
 
+    @property
+    def _turns(self) -> bool:
+        family = self.predictive.family
+        return family.kind == "angles" and self.name == family.parameters[0]
+
     def _quantiles(self, levels: tuple[float, ...]) -> Array:
-        p, parts = self.predictive, []
-        for rows in batches(len(p), POINTS * p.latent_mean.shape[1]):
-            value = _over_the_latent(p, rows, lambda family, eta: family.parameter(self.name, eta))
-            parts.append(np.moveaxis(np.quantile(value, levels, axis=0, method="hazen"), 0, -1))
-        return np.concatenate(parts)
+        return _ranked(self.predictive, levels, lambda family, eta, rows: family.parameter(self.name, eta), self._turns)
 
 
 def mean_interval(p: Predictive, level: float) -> Array:
     """Quantiles of the mean of y given the latent, over the latent; of angles about the mean direction."""
-    tails, parts = ((1 - level) / 2, (1 + level) / 2), []
+
+    def mean(family: Family, eta: Array, rows: Any) -> Array:
+        return family.point(family.moment(eta, None if p.trials is None else p.trials[rows]))
+
+    return _ranked(p, ((1 - level) / 2, (1 + level) / 2), mean, p.family.kind == "angles")
+
+
+def _ranked(
+    p: Predictive, levels: tuple[float, ...], function: Callable[[Family, Array, Any], Array], turns: bool
+) -> Array:
+    """Quantiles of a function of the latent, (m, ..., levels); of one that ``turns`` about the mean direction."""
+    parts = []
     for rows in batches(len(p), POINTS * p.latent_mean.shape[1]):
-        trials = None if p.trials is None else p.trials[rows]
-        mean = _over_the_latent(p, rows, lambda family, eta: family.point(family.moment(eta, trials)))  # noqa: B023
-        if p.family.kind != "angles":
-            parts.append(np.moveaxis(np.quantile(mean, tails, axis=0, method="hazen"), 0, -1))
-            continue
-        circle: Any = p.family.support
-        centre = p.family.point(p._moment()[rows])
-        turn = np.mod(mean - centre + circle.period / 2, circle.period) - circle.period / 2
-        parts.append(circle.wrap(centre[:, None] + np.quantile(turn, tails, axis=0, method="hazen").T))
+        value = _over_the_latent(p, rows, lambda family, eta: function(family, eta, rows))  # noqa: B023
+        if turns:
+            circle: Any = p.family.support
+            centre = p.family.point(p._moment()[rows])
+            value = np.mod(value - centre + circle.period / 2, circle.period) - circle.period / 2
+        found = np.moveaxis(np.quantile(value, levels, axis=0, method="hazen"), 0, -1)
+        parts.append(circle.wrap(centre[:, None] + found) if turns else found)
     return np.concatenate(parts)
 
 
