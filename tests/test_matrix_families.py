@@ -4,16 +4,18 @@ import mpmath as mp
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import logsumexp
+from scipy.special import gammainc, logsumexp, ndtr
 
 from cases import kernels, simulate
 from ggpm import GGPRegressor, Laplace, Predictive, Taylor, families
 from ggpm.families.curvature import Blocks, Kronecker
+from ggpm.families.special.products import log_bessel_k, log_density
 from ggpm.families.support import SPD
 from ggpm.fields.dense import KernelMatrices
 from ggpm.fields.dense.field import DenseProcess
 from ggpm.fields.dense.solution import check_memory
 from ggpm.learning.engine import find
+from ggpm.prediction.mixture import Mixture
 from ggpm.sites import Problem
 
 RTOL = 1e-10
@@ -136,6 +138,108 @@ def test_derivatives_without_the_coefficients(p):
         np.testing.assert_allclose(slope, u[:, k], rtol=1e-6, atol=1e-6)  # rounding over h
         np.testing.assert_allclose(-bend, U.dense()[:, k], rtol=1e-6, atol=1e-6)
     assert np.all(np.linalg.eigvalsh(density.U(a, y, expected=True).dense()) > 0)
+
+
+def grid(mean, cov, size, reach=6.0):
+    """Nodes (D, S) and weights of a square grid under a Gaussian."""
+    z = np.stack(np.meshgrid(*[np.linspace(-reach, reach, size)] * len(mean), indexing="ij")).reshape(len(mean), -1)
+    w = np.exp(-0.5 * np.sum(z**2, axis=0))
+    kept = w > 1e-9
+    return mean[:, None] + np.linalg.cholesky(cov) @ z[:, kept], w[kept] / w[kept].sum()
+
+
+def below(entry, phi, mean, cov, y, size):
+    """P(entry <= y) of a matrix of order 2: chi-squares, and normals given another entry, on grids of the latents."""
+    a = 0.5 * phi
+    if entry == (0, 0):
+        eta, w = grid(mean, cov, size)
+        return w @ gammainc(a, a * y / (np.exp(eta[0]) + eta[2] ** 2 * np.exp(eta[1])))
+    if entry == (1, 1):
+        eta, w = grid(mean[1:2], cov[1:2, 1:2], 40 * size)
+        return w @ gammainc(a, a * y / np.exp(eta[0]))
+    slope = np.linalg.solve(cov[:2, :2], cov[:2, 2])  # the regression coefficient is normal given the variances
+    eta, w = grid(mean[:2], cov[:2, :2], size)
+    log_g = np.linspace(-12.0, 3.0, 120)
+    g = np.exp(a * log_g - a * np.exp(log_g))
+    v = np.exp(eta[1][:, None] + log_g)
+    centre = (mean[2] + slope @ (eta - mean[:2, None]))[:, None] * v
+    variance = (cov[2, 2] - slope @ cov[:2, 2]) * v * v + np.exp(eta[0])[:, None] * v / phi
+    return w @ ndtr((y - centre) / np.sqrt(variance)) @ (g / g.sum())
+
+
+ENTRIES = [(0, 0), (0, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("phi, variance", [(5.5, 0.01), (5.5, 0.3), (5.5, 1.0), (3.0, 0.3), (40.0, 0.1)])
+def test_wishart_intervals_against_grids(phi, variance):
+    """To 2e-5 of probability, 1e-4 of the standard deviation; grids of 61 points are right to 1e-7."""
+    rng = np.random.default_rng(3)
+    root = np.eye(3) + 0.4 * rng.normal(size=(4, 3, 3))
+    cov, mean = root @ root.swapaxes(1, 2), rng.normal(size=(4, 3))
+    scale = np.sqrt(np.einsum("mii->mi", cov))
+    cov *= variance / (scale[:, :, None] * scale[:, None, :])
+    family = families.Wishart(phi=phi).resolve(np.eye(2)[None])
+    p = Predictive(family, mean, cov)
+    parts = Mixture([p, Predictive(family, mean + 0.5, 0.5 * cov)], np.array([0.4, 0.6]))
+    ends, mixed = p.interval(0.9), parts.interval(0.9)
+    np.testing.assert_array_equal(ends, ends.swapaxes(1, 2))
+    for row in range(len(mean)):
+        for entry in ENTRIES:
+            for level, y in zip((0.05, 0.95), ends[row, *entry]):
+                assert below(entry, phi, mean[row], cov[row], y, 61) == pytest.approx(level, abs=2e-5)
+    for entry in ENTRIES:
+        for level, y in zip((0.05, 0.95), mixed[0, *entry]):
+            both = [below(entry, phi, mean[0] + m, c * cov[0], y, 61) for m, c in ((0.0, 1.0), (0.5, 0.5))]
+            assert 0.4 * both[0] + 0.6 * both[1] == pytest.approx(level, abs=2e-5)
+
+
+@pytest.mark.parametrize("variance", [25.0, 1e4])
+def test_wishart_intervals_with_wide_latents(variance):
+    """Against a million draws, four standard errors: a tenth of what draws would be off by."""
+    rng, size, phi = np.random.default_rng(4), 1_000_000, 5.5
+    mean, cov = np.array([0.3, -0.4, 0.5]), variance * (0.7 * np.eye(3) + 0.3)
+    p = Predictive(families.Wishart(phi=phi).resolve(np.eye(2)[None]), mean[None], cov[None])
+    ends = p.interval(0.9)[0]
+    eta = mean[:, None] + np.linalg.cholesky(cov) @ rng.normal(size=(3, size))
+    y_11 = np.exp(eta[1]) * rng.gamma(phi / 2, 2 / phi, size)
+    y_01 = eta[2] * y_11 + np.exp(0.5 * eta[0]) * np.sqrt(y_11 / phi) * rng.normal(size=size)
+    y_00 = (np.exp(eta[0]) + eta[2] ** 2 * np.exp(eta[1])) * rng.gamma(phi / 2, 2 / phi, size)
+    for entry, y in zip(ENTRIES, (y_00, y_01, y_11)):
+        found = np.mean(y[:, None] <= ends[*entry], axis=0)
+        np.testing.assert_allclose(found, [0.05, 0.95], atol=4.0 * np.sqrt(0.05 * 0.95 / size))
+
+
+def test_wishart_intervals_of_known_latents_and_of_three_variables():
+    """Without variance of the latent, chi-squares; of three variables, within what 512 points leave."""
+    known = Predictive(families.Wishart(phi=5.0).resolve(np.eye(2)[None]), np.zeros((1, 3)), np.zeros((1, 3, 3)))
+    ends = known.interval(0.9)[0]
+    near = {"rtol": 0.0, "atol": 3e-5}  # 5e-5 of the standard deviation
+    np.testing.assert_allclose(ends[1, 1], stats.chi2(5).ppf([0.05, 0.95]) / 5, **near)
+    np.testing.assert_allclose(ends[0, 0], ends[1, 1], **near)
+    np.testing.assert_allclose(ends[0, 1, 0], -ends[0, 1, 1], **near)
+    rng = np.random.default_rng(5)
+    mean, sd = rng.normal(size=(2, 6)), rng.uniform(0.1, 0.5, (2, 6))
+    cov = sd[:, :, None] * sd[:, None, :] * (0.7 * np.eye(6) + 0.3)
+    p = Predictive(families.Wishart(phi=6.5).resolve(np.eye(3)[None]), mean, cov)
+    draws = p.sample(100_000, 0)
+    found = np.mean(draws[..., None] <= p.interval(0.9), axis=0)
+    np.testing.assert_allclose(found, np.broadcast_to([0.05, 0.95], found.shape), atol=4e-3)  # four standard errors
+
+
+def test_law_of_products_against_mpmath():
+    """K of any order, and the variance-gamma density as the integral over g."""
+    for nu, x in [(0.02, 1e-5), (2.2, 3.0), (30.0, 1e-9), (45.0, 1e-3), (45.0, 30.0), (45.0, 1e4)]:
+        want = float(mp.log(mp.besselk(nu, x)) + x)
+        assert log_bessel_k(nu, np.array(x)) == pytest.approx(want, rel=1e-8, abs=1e-8)
+    for a, k, w in [(0.6, 0.4, 0.7), (2.75, -1.5, 0.2), (2.75, 3.0, -0.01), (60.0, 0.9, 0.8)]:
+        mean, sd = mp.tanh(k), 1 / mp.cosh(k)
+
+        def density(g, a=a, w=w, mean=mean, sd=sd):
+            return mp.npdf(w, mean * g, sd * mp.sqrt(g)) * mp.mpf(a) ** a * g ** (a - 1) * mp.exp(-a * g) / mp.gamma(a)
+
+        want = mp.quad(density, [0, 0.01, 0.1, 0.5, 1, 1.5, 3, 8, mp.inf])
+        found = log_density(a, np.array(k), np.log(abs(w)), np.sign(w))
+        assert found == pytest.approx(float(mp.log(want * abs(w))), abs=1e-8)
 
 
 def test_wishart_of_one_variable_is_gamma():

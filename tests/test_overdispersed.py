@@ -114,3 +114,25 @@ def test_all_zeros_and_all_successes_fit():
         for family in (families.BetaBinomial(), families.DirichletMultinomial()):
             model = GGPRegressor(family, optimizer=None).fit(X, y)
             assert model.converged_ and np.all(np.isfinite(model.predict(X)))
+
+
+def test_expected_curvature_of_many_trials_is_an_integral_that_equals_the_sum():
+    """By running sums over all counts, and by panels: ends that count one by one, spikes, and masses at either end."""
+    from ggpm.families.special.rising import _integrated, _summed
+
+    phi, p, n = (
+        v.reshape(-1, 1) for v in np.meshgrid([1e-2, 0.3, 3.0, 50.0, 1e3, 1e6], [1e-6, 1e-3, 0.05, 0.5, 0.9], [4500.0])
+    )
+    for one, share in zip(phi, p):
+        a, b = one * share, one * (1 - share)
+        by_sum, by_integral = (f(a[None], b[None], float(one[0]), n[:1])[:, 0] for f in (_summed, _integrated))
+        # derivatives are as large as E[w] or smaller; running sums of 4500 terms lose three digits
+        np.testing.assert_allclose(by_integral, by_sum, rtol=0, atol=3e-8 * by_sum[0], err_msg=f"{one} {share}")
+
+
+def test_millions_of_trials_cost_no_more_than_thousands():
+    """A curvature of totals like those of a census: close to that of 4000 trials once both are many beside phi."""
+    family = BetaBinomial(phi=3.0)
+    eta = np.array([[0.4]])
+    far, near = (family.U(eta, np.array([[n / 2, n / 2]]), expected=True).dense()[0, 0, 0] for n in (5e6, 4e3))
+    assert near < far < 1.01 * near

@@ -47,7 +47,7 @@ OPTIONAL = (
     "part_log_prob",
     "part_tails",
     "scale_terms",
-    "entries_by",
+    "entry_laws",
     "share_spread",
 )
 """Closed forms that a family may give; each is a method of `Family` that answers None, and `Family.has` tells which
@@ -494,12 +494,8 @@ class Family(BaseEstimator, ABC):
         """The rest of log p, (k,), for y (D, k), beside `scale_terms`."""
         return None
 
-    def entries_by(self, eta: Array, uniform: Array) -> Any:
-        """Draws of the entries of y for latents (D, k, S), driven by uniform numbers (S, D), as pairs.
-
-        Places in one y that hold the same number, and its values (k, S), encoded, new arrays; None if there is no such
-        form.
-        """
+    def entry_laws(self) -> Any:
+        """Laws of the entries of y given the latent, a list of `EntryLaw`, g of shape phi/2; None if unknown."""
         return None
 
     def part_tails(self, eta: Array, rest: Array) -> Any:

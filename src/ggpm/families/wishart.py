@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, ndtri
 
 from ggpm.data.rows import batches
 from ggpm.families.base import Array, Bounds, Family, moments
 from ggpm.families.curvature import Blocks, Marginals
 from ggpm.families.residual_variances import ResidualVariances
 from ggpm.families.special.adaptive import cholesky_root, place, product_rule
+from ggpm.families.special.products import EntryLaw
 from ggpm.families.special.stable import HALF_LOG_2PI, log_minus_digamma, stirling_error
 from ggpm.families.support import SPD, Support
 
+TINY, HUGE = 1e-300, 1e300
 CLOSED_MOST = 3  # variables up to which moments of the predictive distribution are closed: 125 nodes
 
 
@@ -367,19 +367,16 @@ class Wishart(Family):
         root = R @ A / math.sqrt(phi)
         return self.decode(root @ np.swapaxes(root, -1, -2))
 
-    def entries_by(self, eta: Array, uniform: Array) -> Iterator[tuple[list[tuple[int, int]], Array]]:
-        """Entries of R T R^T, M = R R^T, T of mean I by Bartlett's decomposition from the uniform numbers alone."""
-        p, phi = (math.isqrt(8 * len(eta) + 1) - 1) // 2, float(self.phi)
-        chi = np.sqrt(2.0 * gammaincinv(0.5 * (phi - np.arange(p)), uniform[:, :p]))
-        A = np.zeros((len(uniform), p, p))
-        A[:, *_below(p)], A[:, range(p), range(p)] = ndtri(uniform[:, p:]), chi
-        T = A @ A.swapaxes(1, 2) / phi
-        scale, unit = np.exp(0.5 * eta[:p]), _inverse_root(list(eta[p:]), p)
-        R = [[unit[i][k] * scale[k] for k in range(p)] for i in range(p)]
+    def entry_laws(self) -> list[EntryLaw]:
+        """Entries on and above the diagonal: each depends on its variables and on those after them alone."""
+        p, columns = int(self._p or 1), dict(self._columns(int(self._p or 1)))
+        laws = []
         for i in range(p):
-            RT = [sum(R[i][k] * T[:, k, l] for k in range(i, p)) for l in range(p)]
+            slopes = [(int(l), k, k + 1 + a) for k in range(i, p) for a, l in enumerate(columns[k])]
             for j in range(i, p):
-                yield [(i, j), (j, i)], sum(RT[l] * R[j][l] for l in range(j, p))
+                at = partial(_entry, float(self.phi), j - i, p - i, [l for l, _, _ in slopes])
+                laws.append(EntryLaw([(i, j), (j, i)], list(range(i, p)), slopes, at))
+        return laws
 
     def point(self, moment: Array) -> Array:
         return self.decode(moment)
@@ -391,6 +388,25 @@ class Wishart(Family):
         # unit deviance: Stein's divergence tr(M^-1 y) - log |M^-1 y| - p
         ratio = np.linalg.solve(self._in_scale(prediction, -1), y)
         return np.einsum("...jj->...", ratio) - np.linalg.slogdet(ratio)[1] - y.shape[-1]
+
+
+def _entry(phi: float, j: int, p: int, order: list[int], eta: Array) -> tuple[Array, Array | None]:
+    """``ell`` and k of entry (0, j) of a matrix of order p (`EntryLaw`), from the latents (D, ...) in that order.
+
+    ``order`` are the places of the eta_jk in the whole latent vector, which `_inverse_root` takes row by row.
+    """
+    top = eta[:p].max(axis=0)
+    variance = np.exp(eta[:p] - top)
+    A = _inverse_root([eta[p + i] for i in np.argsort(order)], p)
+    M = sum(A[0][k] * A[j][k] * variance[k] for k in range(j, p))
+    if j == 0:
+        return top + np.log(M), None
+    # M_00 M_jj - M_0j² by the formula of Cauchy and Binet: nothing cancels
+    minors = ((A[0][k] * A[j][l] - A[0][l] * A[j][k], variance[k] * variance[l]) for l in range(j, p) for k in range(l))
+    det = sum(minor**2 * product for minor, product in minors)
+    with np.errstate(divide="ignore"):
+        k = np.arcsinh(np.clip(math.sqrt(phi) * M / np.sqrt(np.maximum(det, TINY)), -HUGE, HUGE))
+    return top + 0.5 * np.log(np.maximum(M * M + det / phi, TINY)), k
 
 
 def _inverse_root(below: list[Array], p: int) -> list[list[Array]]:

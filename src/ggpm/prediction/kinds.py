@@ -23,7 +23,7 @@ from ggpm.families.multinomial import Multinomial
 from ggpm.families.support import Circle
 from ggpm.prediction.angles import CircularTable, circular_tables
 from ggpm.prediction.categories import MOST_SOFTMAX, category_quantiles, few_trials
-from ggpm.prediction.entries import entry_intervals
+from ggpm.prediction.entries import entry_quantiles
 from ggpm.prediction.line import Line, Several, expect
 from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.parts import Drawn, PartTable, part_tables
@@ -201,8 +201,8 @@ class Ordered:
             return p.family.decode(self._part_quantiles(p, tails))
         if p.family.has("cdf"):
             return np.stack([p.quantile(t) for t in tails], axis=-1)
-        if p.family.has("entries_by") and len(p.components) == 1:
-            ends = entry_intervals(p, tails)
+        if p.family.has("entry_laws"):
+            ends = entry_quantiles(p, tails)
             return np.stack([p.family.decode(ends[..., i]) for i in (0, 1)], axis=-1)
         return self._interval_of_draws(p, tails)
 

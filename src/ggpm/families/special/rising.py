@@ -12,6 +12,13 @@ from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, moderate, sti
 
 Array = NDArray[np.float64]
 
+# Counts above which sums over all of them become integrals, how many at either end are taken one by one, nodes of a
+# panel, and ends of panels around the mean in standard deviations: tests/test_overdispersed.py compares the two.
+_MANY, _ONE_BY_ONE, _NODES = 4096, 64, 8
+_FROM_MEAN = np.array([0.7, 1.4, 2.1, 2.8, 3.5, 4.5, 6.0, 8.0, 12.0, 24.0])
+# Weights of f(A - 2) .. f(A + 1) that turn the integral from A - 1/2 into the sum from A: the expansion of Euler and
+# Maclaurin at midpoints (DLMF 2.10.1), f' and f''' by central differences
+_END = np.array([0.0, -1.0, 1.0, 0.0]) / 24 + np.array([1.0, -3.0, 3.0, -1.0]) * 17 / 5760
 _LARGE = 15.0  # from here on the asymptotic series of the digamma function are exact to rounding
 # log z - psi(z) = sum_p c_p z^-p, as (p, c_p): DLMF 5.11.2
 _SERIES = ((1, 1 / 2), (2, 1 / 12), (4, -1 / 120), (6, 1 / 252), (8, -1 / 240), (10, 1 / 132), (12, -691 / 32760))
@@ -117,30 +124,78 @@ def expected_second(log_p: Array, log_q: Array, phi: float, N: Array) -> tuple[A
     """E[w(Y)] for a beta-binomial Y, w the second of `log_rising` at a = phi p, with derivatives in log a and log phi.
 
     Y counts N trials, with a = phi p and b = phi q. The derivative in log a is taken at fixed phi, that in log phi at
-    fixed p. Costs a sum over 0 .. N for every entry.
+    fixed p. Costs a sum over 0 .. N for every entry, over hundreds of points where N is larger than 4096.
     """
     shape = np.broadcast_shapes(log_p.shape, np.shape(N))
     lp, lq, trials = (np.broadcast_to(v, shape).ravel() for v in (log_p, log_q, N))
     out = np.empty((3, lp.size))
-    k = np.arange(float(trials.max(initial=0.0)) + 1.0)
-    for rows in batches(lp.size, 32 * k.size):
-        n, inside = trials[rows, None], k <= trials[rows, None]
-        left = np.where(inside, n - k, 0.0)
-        a, b = (np.maximum(phi * np.exp(v), 1e-290)[:, None] for v in (lp[rows], lq[rows]))
-        below = a + k
-        # all sums over k' < k of log_rising, and log p(k + 1)/p(k), are running sums
-        near, far = a / below, k / below
-        c, w, t = _running(near), _running(near * far), _running(near * far * (far - near))
-        c_other = np.take_along_axis(_running(b / (b + k)), left.astype(int), axis=1)
-        steps = np.log(np.maximum(left, 1.0) / (k + 1.0) * (below / (b + np.maximum(left - 1.0, 0.0))))
-        log_pmf = np.where(inside, _running(steps), -np.inf)
-        pmf = np.exp(log_pmf - log_pmf.max(axis=1, keepdims=True))
-        pmf /= pmf.sum(axis=1, keepdims=True)
-        c_all = log_rising(np.full_like(n, phi), n)[0]
-        out[0, rows] = np.sum(pmf * w, axis=1)
-        out[1, rows] = np.sum(pmf * (t + w * (c - a / b * c_other)), axis=1)
-        out[2, rows] = np.sum(pmf * (t + w * (c + c_other - c_all)), axis=1)
+    many = trials > _MANY
+    terms = 32 * (int(trials[~many].max(initial=0.0)) + 1)
+    for chosen, moments, per_row in ((~many, _summed, terms), (many, _integrated, 4096)):
+        rows = np.flatnonzero(chosen)
+        for part in batches(rows.size, per_row):
+            some = rows[part]
+            a, b = (np.maximum(phi * np.exp(v[some]), 1e-290)[:, None] for v in (lp, lq))
+            out[:, some] = moments(a, b, phi, trials[some, None])
     return out[0].reshape(shape), out[1].reshape(shape), out[2].reshape(shape)
+
+
+def _summed(a: Array, b: Array, phi: float, n: Array) -> Array:
+    """What `expected_second` returns, (3, rows), by sums over 0 .. n; a, b and n are (rows, 1)."""
+    k = np.arange(float(n.max()) + 1.0)
+    inside = k <= n
+    left = np.where(inside, n - k, 0.0)
+    below = a + k
+    # all sums over k' < k of log_rising, and log p(k + 1)/p(k), are running sums
+    near, far = a / below, k / below
+    c, w, t = _running(near), _running(near * far), _running(near * far * (far - near))
+    c_other = np.take_along_axis(_running(b / (b + k)), left.astype(int), axis=1)
+    steps = np.log(np.maximum(left, 1.0) / (k + 1.0) * (below / (b + np.maximum(left - 1.0, 0.0))))
+    log_pmf = np.where(inside, _running(steps), -np.inf)
+    return _moments(np.exp(log_pmf - log_pmf.max(axis=1, keepdims=True)), (c, w, t), c_other, a / b, phi, n)
+
+
+def _integrated(a: Array, b: Array, phi: float, n: Array) -> Array:
+    """The same for large n: the first and last counts one by one, those between by an integral over panels.
+
+    Panels grow from both ends and from the mean, as what is integrated has no features that are finer than its distance
+    from an end, or its own spread.
+    """
+    total = a + b
+    mean = n * (a / total)
+    spread = np.sqrt(mean * (b / total) * ((n + total) / (1.0 + total)))
+    first, last = np.float64(_ONE_BY_ONE), n - _ONE_BY_ONE
+    growing = 2.0 ** np.arange(1, np.ceil(np.log2(n.max() / first)))
+    edges = np.concatenate(
+        [first - 0.5 + 0.0 * n, last + 0.5, first * growing - 0.5 + 0.0 * n, n - first * growing + 0.5, mean]
+        + [mean + sign * spread * _FROM_MEAN for sign in (-1.0, 1.0)],
+        axis=1,
+    )
+    edges = np.sort(np.clip(edges, first - 0.5, last + 0.5), axis=1)
+    half = 0.5 * np.diff(edges, axis=1)[:, :, None]
+    middle = 0.5 * (edges[:, 1:] + edges[:, :-1])[:, :, None]
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    singles = np.arange(first + 2.0)  # the last two are within the integral
+    one = (singles < first).astype(float)
+    one[-4:] += _END
+    ends = np.broadcast_to(singles, (len(n), singles.size))
+    k = np.concatenate([(middle + half * nodes).reshape(len(n), -1), ends, n - ends], axis=1)
+    weight = np.concatenate([(half * weights).reshape(len(n), -1), *2 * [np.broadcast_to(one, ends.shape)]], axis=1)
+    log_pi = np.log(np.stack([a / total, b / total], axis=-1))
+    log_pmf = log_polya(np.stack([k, n - k], axis=-1), log_pi, total)
+    c_other = log_rising(b, n - k)[0]
+    return _moments(weight * np.exp(log_pmf), log_rising(a, k), c_other, a / b, phi, n)
+
+
+def _moments(
+    weight: Array, rising: tuple[Array, Array, Array], c_other: Array, ratio: Array, phi: float, n: Array
+) -> Array:
+    """E[w] and its derivatives in log a and log phi, (3, rows): those of w, and those of the probabilities."""
+    c, w, t = rising
+    weight = weight / weight.sum(axis=1, keepdims=True)
+    c_all = log_rising(np.full_like(n, phi), n)[0]
+    found = (w, t + w * (c - ratio * c_other), t + w * (c + c_other - c_all))
+    return np.stack([np.sum(weight * value, axis=1) for value in found])
 
 
 def _running(v: Array) -> Array:
