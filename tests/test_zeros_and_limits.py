@@ -77,7 +77,7 @@ BOUNDED = [
 
 
 def usual(base):
-    """Latents to begin from: of shares that pile up at one much lies nearer to it than any float (4e-6 of an average)."""
+    """Latents to begin from: where shares pile up at one much lies nearer to it than any float, 4e-6 of an average."""
     return np.array([0.0, 2.5]) if isinstance(base, families.BetaMeanPrecision) else 0.0
 
 
