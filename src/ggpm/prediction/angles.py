@@ -82,10 +82,23 @@ class CircularTable:
 
     def log_density(self, theta: Array) -> Array:
         """Log density per radian, one angle per row."""
-        t = self.place(theta)
-        inverse = (np.cos(0.5 * t) ** 2 + (self.scale * np.sin(0.5 * t)) ** 2) / self.scale
         with np.errstate(divide="ignore"):
-            return np.log(np.maximum(self.at(t)[1] * inverse, 0.0))
+            return np.log(np.maximum(self.density(theta[:, None])[:, 0], 0.0))
+
+    def density(self, theta: Array) -> Array:
+        """Densities per radian of angles (m, G), below zero by rounding where there is next to none."""
+        half, a = 0.5 * np.mod(theta - self.centre[:, None] + np.pi, 2 * np.pi) - 0.5 * np.pi, self.scale[:, None]
+        t = 2.0 * np.arctan2(np.sin(half), a * np.cos(half))
+        z, wave = np.exp(1j * (t + np.pi)), np.zeros(theta.shape, dtype=complex)
+        for k in reversed(range(self.series.shape[1])):  # Horner's rule
+            wave *= z
+            wave += self.series[:, k, None]
+        f = 2.0 * wave.real - self.series[:, :1].real
+        return f * (np.cos(0.5 * t) ** 2 + (a * np.sin(0.5 * t)) ** 2) / a
+
+    def rows(self, some: NDArray[np.bool_]) -> CircularTable:
+        """The tables of some rows."""
+        return CircularTable(self.centre[some], self.scale[some], self.mean[some], self.series[some])
 
     def cdf(self, theta: Array) -> Array:
         """P(Y between mean - pi and theta), going forwards."""
@@ -197,8 +210,8 @@ def circular_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
     [array([0.5])]
     """
     if len(p.components) > 1:
-        for some in batches(len(p), TOGETHER):
-            yield np.arange(len(p))[some], _mixed(p.rows(some))
+        for some in batches(len(p), 8 * SIZES[0] * len(p.components)):
+            yield from ((rows + some.start, table) for rows, table in _mixed(p.rows(some)))
         return
     made: dict[int, list[tuple[Rows, CircularTable]]] = {size: [] for size in SIZES}
     for rows, size, table in _tables(p):
@@ -250,22 +263,29 @@ def _stretch(length: Array) -> Array:
     return np.minimum(1.0, 3.0 * np.sqrt(np.maximum(1.0 - length, 1e-16) / 2.0))
 
 
-def _mixed(p: Predictive) -> CircularTable:
-    """The table of a mixture, from the densities of its parts' tables on a grid of its own."""
+def _mixed(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
+    """Tables of a mixture, from the densities of its parts' tables on grids of its own."""
     made = [(w, list(circular_tables(part))) for w, part in p.components]
     moment = p._moment()
     centre, scale = np.arctan2(moment[:, 1], moment[:, 0]), _stretch(np.hypot(moment[:, 0], moment[:, 1]))
+    left = np.ones(len(p), dtype=bool)
     for size in SIZES:
         theta, slope = _grid(centre, scale, size)
         density = np.zeros_like(theta)
         for w, tables in made:
             for rows, table in tables:
-                for g in range(size):
-                    density[rows, g] += w * np.exp(table.log_density(theta[rows, g]))
-        mean, series = _fourier(density * slope, theta)
-        if np.abs(series[:, -(size // 8) :]).max() < TAIL:
-            break
-    return CircularTable(centre, scale, mean, series)
+                some = rows[left[rows]]
+                density[some] += w * np.maximum(table.rows(left[rows]).density(theta[some]), 0.0)
+        todo = np.flatnonzero(left)
+        mean, series = _fourier(density[todo] * slope[todo], theta[todo])
+        good = np.abs(series[:, -(size // 8) :]).max(axis=1) < TAIL
+        if size == SIZES[-1]:
+            good[:] = True
+        if (done := todo[good]).size:
+            yield done, CircularTable(centre[done], scale[done], mean[good], series[good])
+            left[done] = False
+        if not left.any():
+            return
 
 
 def _grid(centre: Array, scale: Array, size: int) -> tuple[Array, Array]:
