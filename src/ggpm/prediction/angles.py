@@ -6,7 +6,7 @@ gives the distribution function everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -30,6 +30,7 @@ TAIL = 1e-7
 ARC_STEPS = 6
 TABLE_DOUBLES = 2**17  # nodes times points that are worked on at once: they stay in the processor's cache
 TOGETHER = 2**17  # points of tables that are answered together
+KEPT = 1024  # rows whose tables are kept with them: half a megabyte, six if all have the finest
 
 
 @dataclass(frozen=True)
@@ -200,8 +201,8 @@ class CircularTable:
         return t[best], np.take_along_axis(ends, best[:, None], axis=1)[:, 0]
 
 
-def circular_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
-    """Tables of some rows at a time.
+def circular_tables(p: Predictive) -> Iterable[tuple[Rows, CircularTable]]:
+    """Tables of some rows at a time; those of few rows are kept, as one question follows another.
 
     >>> from ggpm.families import VonMises
     >>> from ggpm.prediction.predictive import Predictive
@@ -209,6 +210,11 @@ def circular_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
     >>> [table.cdf(np.array([0.0])).round(12) for _, table in circular_tables(one)]
     [array([0.5])]
     """
+    return p._circular_tables if len(p) <= KEPT else made_tables(p)
+
+
+def made_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
+    """`circular_tables`, made anew."""
     if len(p.components) > 1:
         for some in batches(len(p), 8 * SIZES[0] * len(p.components)):
             yield from ((rows + some.start, table) for rows, table in _mixed(p.rows(some)))
@@ -265,7 +271,7 @@ def _stretch(length: Array) -> Array:
 
 def _mixed(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
     """Tables of a mixture, from the densities of its parts' tables on grids of its own."""
-    made = [(w, list(circular_tables(part))) for w, part in p.components]
+    made = [(w, list(made_tables(part))) for w, part in p.components]
     moment = p._moment()
     centre, scale = np.arctan2(moment[:, 1], moment[:, 0]), _stretch(np.hypot(moment[:, 0], moment[:, 1]))
     left = np.ones(len(p), dtype=bool)
