@@ -40,18 +40,22 @@ BOUNDS = np.array([[1.0, 1.0], [0.5, np.inf], [0.0, 2.0], [0.7, 1.9], [20.0, np.
 
 
 # in which averages over what lies between the bounds stand for closed forms: bounds from all over the support
+SHARES = np.array([[0.3, 0.3], [0.5, np.inf], [0.0, 0.4], [0.3, 0.7], [0.97, np.inf], [0.0, 0.01], [0.5, 0.51]])
+COUNTS = np.array([[2, 2], [1, np.inf], [-1, 3], [1, 4], [30, np.inf], [0, np.inf], [5, 6]], dtype=float)
 AVERAGED = {
     families.InverseGaussian(0.4): BOUNDS,
-    Beta(6.0): np.array([[0.3, 0.3], [0.5, np.inf], [0.0, 0.4], [0.3, 0.7], [0.97, np.inf], [0.0, 0.01], [0.5, 0.51]]),
+    Beta(6.0): SHARES,
     Poisson(): np.array([[2, 2], [1, np.inf], [-1, 3], [1, 4], [9, np.inf], [-1, 0], [5, 6]], dtype=float),
-    NegativeBinomial(0.4): np.array(
-        [[2, 2], [1, np.inf], [-1, 3], [1, 4], [30, np.inf], [0, np.inf], [5, 6]], dtype=float
-    ),
+    NegativeBinomial(0.4): COUNTS,
     families.StudentT(4.0): np.where(BOUNDS == 0, -np.inf, BOUNDS - 1.0),
     families.GaussianMeanScale(): np.where(BOUNDS == 0, -np.inf, BOUNDS - 1.0),
     families.GammaMeanShape(): BOUNDS,
+    families.BetaMeanPrecision(): SHARES,
+    families.NegativeBinomialMeanDispersion(): COUNTS,
 }
 LAWS = {
+    "BetaMeanPrecision": lambda e, f: stats.beta(np.exp(e[1]) * expit(e[0]), np.exp(e[1]) * expit(-e[0])),
+    "NegativeBinomialMeanDispersion": lambda e, f: stats.nbinom(np.exp(-e[1]), 1 / (1 + np.exp(e[0] + e[1]))),
     "InverseGaussian": lambda e, f: stats.invgauss(f.phi * np.exp(e[0]), scale=1 / f.phi),
     "Beta": lambda e, f: stats.beta(f.phi * expit(e[0]), f.phi * expit(-e[0])),
     "Poisson": lambda e, f: stats.poisson(np.exp(e[0])),
@@ -72,6 +76,11 @@ BOUNDED = [
 ]
 
 
+def usual(base):
+    """Latents to begin from: where shares pile up at one much lies nearer to it than any float, 4e-6 of an average."""
+    return np.array([0.0, 2.5]) if isinstance(base, families.BetaMeanPrecision) else 0.0
+
+
 def name_of(family):
     return repr(family)
 
@@ -80,7 +89,8 @@ def name_of(family):
     "family",
     [*WITH_ZEROS, *map(Censored, LIFETIMES), Hurdle(Weibull(1.7)), ZeroInflated(families.InverseGaussian(0.4)),
      *map(Censored, (families.Gaussian(0.3), Beta(6.0), Poisson(), NegativeBinomial(0.4), families.StudentT(4.0),
-                     families.GaussianMeanScale(), families.GammaMeanShape()))],
+                     families.GaussianMeanScale(), families.GammaMeanShape(), families.BetaMeanPrecision(),
+                     families.NegativeBinomialMeanDispersion()))],
     ids=name_of,
 )  # fmt: skip
 def test_a_family_keeps_its_promises(family):
@@ -180,7 +190,7 @@ def test_derivatives_of_averages_are_their_differences(base, y):
     family = Censored(base.resolve(y[:1, 0]))
     y = family.encode(y)
     D, h = family.latent_dim, 1e-3
-    eta = np.linspace(-1, 1, 2 * len(y)).reshape(len(y), 2)[:, :D]
+    eta = np.linspace(-1, 1, 2 * len(y)).reshape(len(y), 2)[:, :D] + usual(base)
     V = Blocks(np.tile([[1.0, 0.3], [0.3, 0.7]], (len(y), 1, 1))[:, :D, :D])
 
     def slope(f):
@@ -279,12 +289,16 @@ def in_time(name, family):
     ],
 )
 def test_the_gradient_of_the_evidence_is_its_differences(family, rule):
-    X, y = rows_of(family)
+    dear = isinstance(family, Censored) and isinstance(
+        family.base, families.BetaMeanPrecision | families.NegativeBinomialMeanDispersion
+    )
+    X, y = rows_of(family, 4 if dear else 12)  # the first four rows have a number, and every kind of bound
     family = family.resolve(y)
     D = family.latent_dim
     kernels = [ConstantKernel(0.8) * RBF(0.7), ConstantKernel(0.5) * Matern(1.1, nu=2.5), 0.4 * RBF(1.0)][:D]
+    offset = np.zeros((len(X), D)) + usual(getattr(family, "base", None))
     evidence = dense_evidence(
-        family, resolve_kernel(kernels if D > 1 else kernels[0], D, X), X, family.encode(y), np.zeros((len(X), D)), rule
+        family, resolve_kernel(kernels if D > 1 else kernels[0], D, X), X, family.encode(y), offset, rule
     )
     _, gradient, a = evidence.evaluate()
     assert a.converged
