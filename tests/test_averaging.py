@@ -45,6 +45,21 @@ def test_densities_moments_and_distribution_functions_are_sums_over_the_parts(na
     np.testing.assert_allclose(both.latent_mean, latent, atol=1e-14)
 
 
+def test_arcs_of_mixtures_are_sums_over_the_parts_whatever_rows_are_asked_with_them():
+    """Rows that need fine tables beside rows that do not; answers of one row do not depend on the others."""
+    family = simulate("von_mises", n=2)[2]
+    length = np.array([0.3, 4.0, 60.0, 900.0, 4e4])
+    parts = [
+        Predictive(family, np.stack([length, turn * length], axis=1), np.tile(s * np.eye(2), (5, 1, 1)))
+        for turn, s in ((0.1, 0.2), (-0.1, 2.0))
+    ]
+    both, low, high = Mixture(parts, np.array([0.3, 0.7])), np.full(5, -0.12), np.full(5, 0.08)
+    wanted = 0.3 * parts[0].probability(low, high) + 0.7 * parts[1].probability(low, high)
+    np.testing.assert_allclose(both.probability(low, high), wanted, atol=1e-6)  # tables end where series are 1e-7
+    alone = [both.rows([i]).interval(0.9)[0] for i in range(5)]
+    np.testing.assert_allclose(both.interval(0.9), alone, atol=1e-7)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_regions_have_their_level(name):
     _, both, y = two(name)

@@ -6,7 +6,7 @@ gives the distribution function everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -30,6 +30,7 @@ TAIL = 1e-7
 ARC_STEPS = 6
 TABLE_DOUBLES = 2**17  # nodes times points that are worked on at once: they stay in the processor's cache
 TOGETHER = 2**17  # points of tables that are answered together
+KEPT = 1024  # rows whose tables are kept with them: half a megabyte, six if all have the finest
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,23 @@ class CircularTable:
 
     def log_density(self, theta: Array) -> Array:
         """Log density per radian, one angle per row."""
-        t = self.place(theta)
-        inverse = (np.cos(0.5 * t) ** 2 + (self.scale * np.sin(0.5 * t)) ** 2) / self.scale
         with np.errstate(divide="ignore"):
-            return np.log(np.maximum(self.at(t)[1] * inverse, 0.0))
+            return np.log(np.maximum(self.density(theta[:, None])[:, 0], 0.0))
+
+    def density(self, theta: Array) -> Array:
+        """Densities per radian of angles (m, G), below zero by rounding where there is next to none."""
+        half, a = 0.5 * np.mod(theta - self.centre[:, None] + np.pi, 2 * np.pi) - 0.5 * np.pi, self.scale[:, None]
+        t = 2.0 * np.arctan2(np.sin(half), a * np.cos(half))
+        z, wave = np.exp(1j * (t + np.pi)), np.zeros(theta.shape, dtype=complex)
+        for k in reversed(range(self.series.shape[1])):  # Horner's rule
+            wave *= z
+            wave += self.series[:, k, None]
+        f = 2.0 * wave.real - self.series[:, :1].real
+        return f * (np.cos(0.5 * t) ** 2 + (a * np.sin(0.5 * t)) ** 2) / a
+
+    def rows(self, some: NDArray[np.bool_]) -> CircularTable:
+        """The tables of some rows."""
+        return CircularTable(self.centre[some], self.scale[some], self.mean[some], self.series[some])
 
     def cdf(self, theta: Array) -> Array:
         """P(Y between mean - pi and theta), going forwards."""
@@ -187,8 +201,8 @@ class CircularTable:
         return t[best], np.take_along_axis(ends, best[:, None], axis=1)[:, 0]
 
 
-def circular_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
-    """Tables of some rows at a time.
+def circular_tables(p: Predictive) -> Iterable[tuple[Rows, CircularTable]]:
+    """Tables of some rows at a time; those of few rows are kept, as one question follows another.
 
     >>> from ggpm.families import VonMises
     >>> from ggpm.prediction.predictive import Predictive
@@ -196,9 +210,14 @@ def circular_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
     >>> [table.cdf(np.array([0.0])).round(12) for _, table in circular_tables(one)]
     [array([0.5])]
     """
+    return p._circular_tables if len(p) <= KEPT else made_tables(p)
+
+
+def made_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
+    """`circular_tables`, made anew."""
     if len(p.components) > 1:
-        for some in batches(len(p), TOGETHER):
-            yield np.arange(len(p))[some], _mixed(p.rows(some))
+        for some in batches(len(p), 8 * SIZES[0] * len(p.components)):
+            yield from ((rows + some.start, table) for rows, table in _mixed(p.rows(some)))
         return
     made: dict[int, list[tuple[Rows, CircularTable]]] = {size: [] for size in SIZES}
     for rows, size, table in _tables(p):
@@ -250,22 +269,29 @@ def _stretch(length: Array) -> Array:
     return np.minimum(1.0, 3.0 * np.sqrt(np.maximum(1.0 - length, 1e-16) / 2.0))
 
 
-def _mixed(p: Predictive) -> CircularTable:
-    """The table of a mixture, from the densities of its parts' tables on a grid of its own."""
-    made = [(w, list(circular_tables(part))) for w, part in p.components]
+def _mixed(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
+    """Tables of a mixture, from the densities of its parts' tables on grids of its own."""
+    made = [(w, list(made_tables(part))) for w, part in p.components]
     moment = p._moment()
     centre, scale = np.arctan2(moment[:, 1], moment[:, 0]), _stretch(np.hypot(moment[:, 0], moment[:, 1]))
+    left = np.ones(len(p), dtype=bool)
     for size in SIZES:
         theta, slope = _grid(centre, scale, size)
         density = np.zeros_like(theta)
         for w, tables in made:
             for rows, table in tables:
-                for g in range(size):
-                    density[rows, g] += w * np.exp(table.log_density(theta[rows, g]))
-        mean, series = _fourier(density * slope, theta)
-        if np.abs(series[:, -(size // 8) :]).max() < TAIL:
-            break
-    return CircularTable(centre, scale, mean, series)
+                some = rows[left[rows]]
+                density[some] += w * np.maximum(table.rows(left[rows]).density(theta[some]), 0.0)
+        todo = np.flatnonzero(left)
+        mean, series = _fourier(density[todo] * slope[todo], theta[todo])
+        good = np.abs(series[:, -(size // 8) :]).max(axis=1) < TAIL
+        if size == SIZES[-1]:
+            good[:] = True
+        if (done := todo[good]).size:
+            yield done, CircularTable(centre[done], scale[done], mean[good], series[good])
+            left[done] = False
+        if not left.any():
+            return
 
 
 def _grid(centre: Array, scale: Array, size: int) -> tuple[Array, Array]:

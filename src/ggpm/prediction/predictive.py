@@ -15,6 +15,7 @@ from ggpm.data.checks import check_level, check_whole
 from ggpm.data.text import see
 from ggpm.families.base import Family
 from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, Sums, average, cholesky_root, expectation, latent_root
+from ggpm.prediction.angles import made_tables
 from ggpm.prediction.kinds import Ordered, kind_of
 from ggpm.prediction.nodes import gather, latent_nodes
 from ggpm.prediction.questions import Parameter, mean_interval, probability
@@ -92,6 +93,11 @@ class Predictive:
     @cached_property
     def _root(self) -> Array:
         return cholesky_root(self.latent_cov)
+
+    @cached_property
+    def _circular_tables(self) -> list[Any]:
+        """Distribution functions of angles, of some rows at a time."""
+        return list(made_tables(self))
 
     @property
     def components(self) -> tuple[tuple[float, Predictive], ...]:
