@@ -101,12 +101,11 @@ def bound(family: Family, y: Any, weight: Array | None = None, adapt: bool = Fal
         method = getattr(family, name)
         takes = weight is not None and "weight" in signature(method).parameters
         family = method(y, weight) if takes else method(y)
-    _check_spread(family, y)
     return family
 
 
-def _check_spread(family: Family, y: Any) -> None:
-    """Raise ValueError where a family with a latent scale gets y that are all alike: nothing would bound the scale."""
+def check_spread(family: Family, y: Any) -> None:
+    """Raise ValueError where a family with a latent scale is to learn it from y that are all alike: it has no bound."""
     if getattr(family, "needs_spread", None) is None:  # a user's own may know nothing of it
         return
     (least, instead), values = family.needs_spread, family.encode(y)  # type: ignore[misc]
