@@ -384,6 +384,10 @@ def test_mean_log_bessel_meets_at_the_ends_of_its_tables():
     t = np.linspace(-13.0, 13.0, 53)[:, None]
     below, above = (mean_log_bessel(t, np.array([s])) for s in (2.0, np.nextafter(2.0, 3.0)))
     np.testing.assert_allclose(below, above, rtol=0, atol=1e-7)
+    for s, (t_1, t_2) in ((300.0, (-700.0, 900.0)), (300.0, (-3.0, 3.0))):  # from here on a bend
+        ends = (mean_log_bessel(np.array([[t_1], [t_2]]), np.array([x])) for x in (s, np.nextafter(s, 400.0)))
+        for below, above, error in zip(*ends, (3e-8, 1e-10, 1e-11)):
+            np.testing.assert_allclose(below, above, rtol=0, atol=error)
     # the heat equation, over both parts of the table in s
     for s in (0.5, 1.5, 2.5, 6.0):
         value = [mean_log_bessel(t, np.sqrt(np.array([s**2 + e])))[0] for e in (-1e-3, 1e-3)]

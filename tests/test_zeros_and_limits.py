@@ -552,3 +552,35 @@ def test_the_normal_hazard_has_its_digits_in_the_tail(z):
     found = families.GaussianMeanScale().survival_profile(np.array([z]))
     for value, wanted, digits in zip(found, exact, (1e-13, 1e-12, 1e-11, 2e-7)):
         np.testing.assert_allclose(value[0], float(wanted), rtol=digits, atol=1e-300)
+
+
+# ---- y without spread --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("noise", [0.0, 1e-12])
+def test_a_latent_scale_needs_y_that_differ(noise):
+    """Its likelihood has no bound: fits would not end."""
+    y, instead = 0.7 + noise * np.random.default_rng(0).normal(size=20), {
+        "gaussian_mean_scale": "gaussian", "student_t": "gaussian", "gamma_mean_shape": "gamma",
+        "beta_mean_precision": "beta", "von_mises_direction_concentration": "von_mises",
+    }  # fmt: skip
+    for family, other in instead.items():
+        with pytest.raises(ValueError, match=rf"y is the same in all 20 rows.*Try '{other}'"):
+            GGPRegressor(family).fit(np.arange(20.0)[:, None], y)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "gamma"])
+def test_a_constant_is_one_whatever_its_digits(family):
+    """3.7 has a rounding error, 0.5 and 1 have none: standard deviations are the same, of y or relative to it."""
+    x, found = np.arange(20.0)[:, None], []
+    for value in (0.5, 1.0, 3.7):
+        p = GGPRegressor(family).fit(x, np.full(20, value)).predict_dist(x[:1])
+        np.testing.assert_allclose(p.mean(), value, rtol=1e-5)
+        found.append(p.std()[0] / (value if family == "gamma" else 1.0))
+        assert np.isfinite(p.interval(0.9)).all()
+    np.testing.assert_allclose(found, found[0], rtol=1e-3)
+
+
+def test_intervals_next_to_what_floats_tell_apart():
+    """Spread of 1e-12 of y: Newton's steps are smaller than y's last digit, and ends are still numbers."""
+    x, y = np.arange(20.0)[:, None], 1.0 + 1e-12 * np.random.default_rng(0).normal(size=20)
+    ends = GGPRegressor("gaussian").fit(x, y).predict_dist(x).interval(0.9)
+    assert np.all(np.abs(ends - 1.0) < 1e-11) and np.all(ends[:, 0] < ends[:, 1])

@@ -51,6 +51,7 @@ from sklearn.preprocessing import StandardScaler
 
 Array = NDArray[np.float64]
 FOLDS = 5  # within the training rows
+LARGEST_LOG_PRECISION = 14.0  # of Dirichlets; beyond it differences of log-gamma functions lose their digits
 LEAST_SHARE = 1e-4  # of a category in the predictions of learners that know no bounds
 SCALES = {"positive": Scale("log"), "share": Scale("logit")}
 
@@ -142,10 +143,12 @@ def density(kind: str, found: Array, y: NDArray, trials: Array | None) -> Maker:
         return lambda raw, _: LogisticNormal(raw, np.broadcast_to(cov, (len(raw), *cov.shape)))
     if kind == "counts":
         known = shares(found)
-        (log_precision,) = minimum(
-            lambda p: -float(DirichletMultinomial(known, np.exp(p[0]), trials).log_prob(y).mean()), [4.0]
-        )
-        return lambda raw, totals: DirichletMultinomial(shares(raw), np.exp(log_precision), totals)
+
+        def precision(p: Array) -> float:
+            return float(np.exp(np.minimum(p[0], LARGEST_LOG_PRECISION)))
+
+        best = minimum(lambda p: -float(DirichletMultinomial(known, precision(p), trials).log_prob(y).mean()), [4.0])
+        return lambda raw, totals: DirichletMultinomial(shares(raw), precision(best), totals)
     if kind == "count":
 
         def count(raw: Array, p: Array) -> Forecast:

@@ -17,7 +17,7 @@ from ggpm.data.checks import as_weight
 from ggpm.data.gaps import in_their_rows, rows_with_y
 from ggpm.data.kinds import is_dask
 from ggpm.estimators.base import GGP
-from ggpm.families.base import Family, bound
+from ggpm.families.base import Family, bound, check_spread
 from ggpm.families.censored import Censored
 from ggpm.families.partial import Partial, partly_missing, with_rests
 from ggpm.families.support import Real
@@ -212,6 +212,8 @@ class GGPRegressor(RegressorMixin, GGP):
             family = family.adapted(values, weight) if self.kernel is None else family
         else:
             family = bound(family, values, weight, adapt=self.kernel is None)
+            if self.optimizer is not None:
+                check_spread(family, values)
         return family, family.encode(values), None
 
     def predict(self, X: Any, return_std: bool = False, *, offset: Any = None, trials: Any = None) -> Any:

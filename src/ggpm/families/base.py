@@ -68,16 +68,26 @@ class Density(Protocol):
     def expansion(self, y: Array) -> Array: ...
 
 
+ROUNDING = 64 * np.finfo(float).eps
+"""Standard deviation, relative to the largest number, that rounding errors alone may have."""
+
+
 def moments(rows: Array, weight: Array | None = None) -> tuple[Any, Any]:
     """Mean and variance over the rows, each of which counts as often as its weight says.
+
+    Numbers that differ by rounding alone have no variance.
 
     >>> moments(np.array([1.0, 4.0]), np.array([2.0, 1.0]))
     (np.float64(2.0), np.float64(2.0))
     """
     if weight is None:
-        return rows.mean(axis=0), rows.var(axis=0)
-    mean = np.average(rows, axis=0, weights=weight)
-    return mean, np.average((rows - mean) ** 2, axis=0, weights=weight)
+        mean, variance = rows.mean(axis=0), rows.var(axis=0)
+    else:
+        mean = np.average(rows, axis=0, weights=weight)
+        variance = np.average((rows - mean) ** 2, axis=0, weights=weight)
+    if len(rows) and np.any(unsure := variance <= (ROUNDING * np.abs(rows).max(axis=0)) ** 2):
+        variance = np.where(unsure, 0.0, variance)[()]
+    return mean, variance
 
 
 def bound(family: Family, y: Any, weight: Array | None = None, adapt: bool = False) -> Family:
@@ -92,6 +102,21 @@ def bound(family: Family, y: Any, weight: Array | None = None, adapt: bool = Fal
         takes = weight is not None and "weight" in signature(method).parameters
         family = method(y, weight) if takes else method(y)
     return family
+
+
+def check_spread(family: Family, y: Any) -> None:
+    """Raise ValueError where a family with a latent scale is to learn it from y that are all alike: it has no bound."""
+    if getattr(family, "needs_spread", None) is None:  # a user's own may know nothing of it
+        return
+    (least, instead), values = family.needs_spread, family.encode(y)  # type: ignore[misc]
+    rows = family.support.embed(values) if family.kind == "angles" else values  # type: ignore[attr-defined]
+    sd, size = np.sqrt(moments(rows)[1]).max(), np.abs(rows).max()
+    if len(values) > 1 and sd <= least * size:
+        rest = "" if sd == 0 else f" but for {sd / size:.0e} of its size"
+        raise ValueError(
+            f"y is the same in all {len(values)} rows{rest}: {type(family).__name__} learns its "
+            f"{family.parameters[1]} from how y spreads, which bounds nothing here. Try {instead!r}."  # type: ignore[attr-defined]
+        )
 
 
 class Family(BaseEstimator, ABC):
@@ -133,6 +158,8 @@ class Family(BaseEstimator, ABC):
     """Logarithm of the size of y in the user's unit, to the power in which densities have it; set by `resolve`.
     Searches measure their precision against log-densities in units of that size: y in metres is y in kilometres."""
     latent_variance: float | tuple[float, ...] = 1.0
+    needs_spread: ClassVar[tuple[float, str] | None] = None
+    """Standard deviation of y, relative to its size, below which a latent scale has no bound, and a family without."""
     """Variance that latents may be expected to have, from which the default kernel starts: one number where all latents
     share a kernel, one each where every latent is a parameter with a kernel of its own. Set by `resolve`."""
     latents_without_unit: tuple[int, ...] = ()

@@ -44,6 +44,7 @@ class BetaMeanPrecision(WithDispersion):
 
     support = UnitInterval()
     parameters = ("mean", "precision")
+    needs_spread = (1e-7, "beta")  # squared, it is the rounding error of the mean
 
     def adapted(self, y: Any, weight: Array | None = None) -> Self:
         (mean, variance), out = moments(self.encode(y), weight), copy.copy(self)

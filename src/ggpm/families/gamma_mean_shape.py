@@ -37,6 +37,7 @@ class GammaMeanShape(WithDispersion):
 
     support = Positive()
     parameters = ("mean", "shape")
+    needs_spread = (1e-7, "gamma")  # squared, it is the rounding error of the mean
     sign = -1.0
 
     def resolve(self, y: Any, weight: Array | None = None) -> Self:

@@ -41,6 +41,7 @@ class RealLocationScale(LocationScale):
 
     support = RealLine(columns=1)
     parameters = ("mean", "scale")
+    needs_spread = (1e-11, "gaussian")  # below, rounding errors of the mean are seen
 
     def resolve(self, y: Any, weight: Array | None = None) -> Self:
         out = super().resolve(y, weight)

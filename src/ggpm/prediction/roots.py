@@ -94,8 +94,10 @@ def roots(
         new = np.clip(here + np.clip(step, -2.0 - np.abs(here), 2.0 + np.abs(here)), at.low, at.high)
         outside = (new <= low[todo]) | (new >= high[todo])
         with np.errstate(invalid="ignore"):
-            new = np.where(outside, 0.5 * (low[todo] + high[todo]), new)
-            closed = high[todo] - low[todo] <= 1e-10 * (1.0 + np.abs(here))
+            middle = 0.5 * (low[todo] + high[todo])
+            # a step too small for floats, with nothing known on the other side, is none
+            new = np.where(outside, np.where(np.isfinite(middle), middle, here), new)
+            closed = (high[todo] - low[todo] <= 1e-10 * (1.0 + np.abs(here))) | (new == here)
         end = np.where(above, here <= at.low, here >= at.high)  # q is passed beyond what floats tell apart
         z[todo] = np.where(end, here, new)
         todo = todo[~((np.abs(F - q) < SETTLED) & ~lost & ~outside | closed | end)]

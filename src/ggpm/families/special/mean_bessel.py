@@ -12,9 +12,11 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from ggpm.families.special.bessel import BesselRatio
 from ggpm.families.special.quadrature import trapezoid
+from ggpm.families.special.stable import HALF_LOG_2PI
 from ggpm.families.special.tables import Table
 
 Array = NDArray[np.float64]
@@ -25,6 +27,7 @@ Array = NDArray[np.float64]
 _LOW, _HIGH, _PER_UNIT, _DEGREE = -14.0, 14.0, 8, 7
 _CELLS = int(_HIGH - _LOW) * _PER_UNIT
 _SPREAD, _TERMS = 2.0, 64
+_WIDEST = 300.0  # spread from which on g is a bend: right to 1e-8
 
 
 def mean_log_bessel(t: Array, sd: Array) -> tuple[Array, Array, Array]:
@@ -87,10 +90,27 @@ def _table() -> Array:
 
 def _widened(t: Array, sd: float) -> tuple[Array, Array, Array]:
     """The same for one wide normal: the sum of one of spread one and another, averaged at unit steps."""
+    if sd > _WIDEST:
+        return _bent(t, sd)
     extra = np.sqrt(sd**2 - 1.0)
     z, weights = trapezoid(1, 1.0 / extra, 9.0)
     parts = mean_log_bessel((t[..., None] + extra * z[:, 0])[..., None], np.ones(1))
     return parts[0][..., 0] @ weights, parts[1][..., 0] @ weights, parts[2][..., 0] @ weights
+
+
+def _bent(t: Array, sd: float) -> tuple[Array, Array, Array]:
+    """The same for the widest: g is -(t + log 2 pi)/2 for t > 0, and what is left counts by its two first moments."""
+    x, step = np.linspace(-60.0, 60.0, 24001, retstep=True)
+    rest = BesselRatio(0.0, np.exp(x)).log + np.where(x > 0, 0.5 * x + HALF_LOG_2PI, 0.0)
+    rest[x == 0] += 0.5 * HALF_LOG_2PI  # half of the jump
+    area, lever = step * rest.sum(), step * (rest @ x)
+    z = t / sd
+    below, density = ndtr(z), np.exp(-0.5 * z * z - HALF_LOG_2PI)
+    weight = (area + z * lever / sd) / sd
+    value = -0.5 * (t * below + sd * density) - HALF_LOG_2PI * below + weight * density
+    slope = -0.5 * below - (HALF_LOG_2PI + z * weight - lever / sd**2) * density / sd
+    second = (-0.5 * sd + z * HALF_LOG_2PI + (z * z - 1.0) * weight - 2.0 * z * lever / sd**2) * density / sd**2
+    return value, slope, second
 
 
 def _powers(sd: float) -> Array:
