@@ -83,7 +83,7 @@ def table(results: Results) -> str:
     for name, result in results.items():
         shown = "held back" if result["held_back"] else "in sight"
         lines += [
-            f"### {name}: {result['about']}",
+            f"## {name}: {result['about']}",
             "",
             f"{result['kind']}, family `{result['family']}`, {result['rows']} test rows"
             + (f" in {result['groups']} groups" if result["groups"] < result["rows"] else "")
