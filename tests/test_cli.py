@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
     run("fit", folder / "data.csv", "--target", "dir", "--family", "von_mises", "--units", "degrees",
         "--out", folder / "wind.ggpm", *common)  # fmt: skip
     run("fit", folder / "data.parquet", "--target", "sand,silt,clay", "--family", "dirichlet", "--closure",
-        "--out", folder / "soil.ggpm", *common)  # fmt: skip
+        "--kernel", "1.0 * RBF(5.0) + 1.0", "--out", folder / "soil.ggpm", *common)  # fmt: skip
     run("fit", folder / "data.csv", "--target", "grade", "--family", "ordinal", "--order", "low,mid,high",
         "--out", folder / "grade.ggpm", *common)  # fmt: skip
     run(

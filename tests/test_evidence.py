@@ -245,7 +245,7 @@ def test_problem_reports_a_likelihood_that_is_not_a_number_as_minus_infinity():
 
 
 @pytest.mark.parametrize("inference", ["laplace", pytest.param("variational", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("link", ["exp", "softplus"])
+@pytest.mark.parametrize("link", [pytest.param("exp", marks=pytest.mark.slow), "softplus"])
 def test_exactly_repeated_compositions_have_a_finite_evidence(link, inference):
     """Their likelihood grows without bound; the search must stay where floating point can tell densities apart."""
     X = np.random.default_rng(0).normal(size=(40, 2))
