@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
-from scipy.special import polygamma
 
-from ggpm.families.special.adaptive import cholesky_root
-from ggpm.families.special.products import EntryLaw, Products, products
-from ggpm.families.special.quadrature import matched_nodes
-from ggpm.prediction.nodes import gather, hermite
+from ggpm.families.special.products import Products, products
+from ggpm.prediction.entry_nodes import REACH, EntryLatents, chunks
+from ggpm.prediction.nodes import gather
 from ggpm.prediction.roots import values_between
 
 if TYPE_CHECKING:
@@ -33,27 +31,10 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 Rows = NDArray[np.intp]
 
-# Change of the law over one standard deviation of a direction, in its own widths, and Gauss-Hermite nodes that then
-# give distribution functions to 2e-6; where it is larger, nodes at equal distances are fewer.
-HERMITE = ((1e-3, 1), (0.13, 3), (0.37, 5), (0.72, 8), (0.9, 10))
-# Nodes of one row, for up to two directions and for more. Where there were more, Sobol points serve, as many as for a
-# median error of 2e-3 standard deviations (512; matrices of order 3), and 4096 where the law changes by more than WIDE.
-MOST, MOST_OF_MORE, WIDE = 2**19, 2**10, 4.0
-REACH = 4.8  # standard deviations
-# Largest distances of nodes for the same accuracy, measured with shapes of 0.6 to 50: in standard deviations, and for
-# log-variances and for the arcsinh of slopes by themselves and in widths of the law.
-OF_NORMAL, OF_VARIANCE, OF_SLOPE, OFF_DIAGONAL = 1.2, (0.9, 1.2), (0.3, 0.95), (0.4, 1.9)
-# By which slopes next to zero count, off and on the diagonal: they change logarithms faster there than at their means.
-POLE = 0.5, 2.2
-SMALLEST = 1e-6  # a slope's distance from zero, in its standard deviations, that may matter
-NEAREST = 3.3  # standard deviations by which a slope may come nearer to zero
-AWAY = 1.5  # standard deviations of slopes at which the law is looked at, too
-CORNERS = 1e-6  # of the largest weight: nodes that count less in all rows are left out
 STRIP = 0.8  # the law is an analytic function of k so far from the real line (measured: pi/4)
 DIGITS = 11.0  # natural logarithm of the accuracy of polynomials in k
 TABLE_DOUBLES = 2**20  # numbers that are worked on at once
 NEWTON = 3  # steps after a linear interpolation
-NODE_DOUBLES = 2**20
 MOST_TABLES = 2**15  # tables of entries that are held at once
 
 
@@ -141,165 +122,6 @@ def frequencies(octave: int, n: int) -> Array:
     return 2.0 * np.pi / 2.0 ** (0.25 * octave) * np.arange(n)
 
 
-def _chunks(m: int, per_row: int, doubles: int) -> Iterator[slice]:
-    """Slices of rows with so many numbers each."""
-    step = max(1, doubles // per_row)
-    return (slice(i, i + step) for i in range(0, m, step))
-
-
-# ---- nodes ---------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class _Latents:
-    """What matters of the latents for one entry: first the log-variances, then the slopes.
-
-    u are the differences of the log-variances from the first of them, and the slopes. Given u, the first log-variance
-    is normal, and t is its distance from its mean.
-    """
-
-    law: EntryLaw
-    table: Products
-    mean: Array
-    root: Array
-    """Changes of the latents with D' - 1 standard normal numbers, which are those of u, (m, D', D' - 1)."""
-    tau: Array
-
-    @classmethod
-    def of(cls, p: Predictive, law: EntryLaw, table: Products) -> _Latents:
-        which = [*law.log_variances, *(slope for slope, _, _ in law.slopes)]
-        mean, cov = p.latent_mean[:, which], p.latent_cov[:, which][:, :, which]
-        to = np.roll(np.eye(len(which)), -1, axis=0)  # u, then the first log-variance
-        to[: len(law.log_variances) - 1, 0] = -1.0
-        root = cholesky_root(to @ cov @ to.T)
-        return cls(law, table, mean, (np.linalg.inv(to) @ root)[:, :, :-1], root[:, -1, -1])
-
-    @property
-    def first_slope(self) -> int:
-        """Place of the first slope among the latents."""
-        return len(self.law.log_variances)
-
-    def at(self, eta: Array) -> tuple[Array, Array | None]:
-        """ell and k, which goes no further than it matters."""
-        ell, k = self.law.at(eta)
-        return ell, None if k is None else np.clip(k, -self.table.most, self.table.most)
-
-    @property
-    def width(self) -> Array:
-        """Of the law of log |y|, (m,)."""
-        return np.sqrt(self.tau**2 + float(polygamma(1, self.table.a)))
-
-    def scale(self, eta: Array, j: int) -> Array:
-        """Values (...) on whose scale slope j matters, at latents (D', ...)."""
-        _, over, under = self.law.slopes[j - self.first_slope]
-        places = [self.law.log_variances.index(i) for i in (over, under)]
-        own = np.exp(np.clip(0.5 * (eta[places[0]] - eta[places[1]]), -300.0, 300.0))
-        return own if self.law.diagonal else own / np.sqrt(2.0 * self.table.a)
-
-    def changes(self) -> Array:
-        """Change of the law over a standard deviation of each direction, in its own widths, (m, D')."""
-        width = 1.0 / np.hypot(1.0 / self.width, 1.0 / 0.8)  # links bend, also where the law is wider
-        out = np.zeros((len(self.mean), self.root.shape[2]))
-        aside = AWAY * self.root[:, :, self.first_slope - 1 :].sum(axis=2)
-        for j in range(out.shape[1]):
-            # log-variances matter where slopes are not zero
-            for base in (self.mean, self.mean + aside, self.mean - aside):
-                ell, k = self.at(base.T)
-                for sign in (-1.0, 1.0):
-                    there, bent = self.at((base + sign * self.root[:, :, j]).T)
-                    turn = 0.0 if k is None or bent is None else bent - k
-                    out[:, j] = np.maximum(out[:, j], np.hypot((there - ell) / width, turn))
-                if j + 1 >= self.first_slope:
-                    break
-            out[:, j] = np.hypot(out[:, j], POLE[self.law.diagonal] * self.turns(slice(None), j))
-        return out
-
-    def turns(self, rows: Rows | slice, j: int) -> Array:
-        """Change of slopes over a standard deviation of direction j, in units of what matters next to zero, (k,)."""
-        mean, root = self.mean[rows], self.root[rows]
-        out = np.zeros(len(mean))
-        for slope in range(self.first_slope, mean.shape[1]):
-            moved, own = (np.abs(root[:, slope, i]) for i in (j, slope - 1))
-            nearest = np.maximum(np.abs(mean[:, slope]) - NEAREST * moved, 0.0)
-            away = np.hypot(self.scale(mean.T, slope), nearest)
-            out = np.hypot(out, moved / (away if j == slope - 1 else np.hypot(away, own)))
-        return out
-
-    def nodes(self) -> Iterator[tuple[Rows, Array, Array]]:
-        """Rows (k,), nodes (D', k, S) and weights (k, S)."""
-        rows = np.arange(len(self.mean))
-        yield from self._from(rows, self.mean.T[:, :, None], np.ones((len(rows), 1)), self.changes(), 0)
-
-    def _from(
-        self, rows: Rows, eta: Array, weights: Array, changes: Array, j: int
-    ) -> Iterator[tuple[Rows, Array, Array]]:
-        """Nodes of rows, one direction after the other; nodes (D', k, S) of those before j are given."""
-        D, _, S = eta.shape
-        if j == D - 1:
-            yield rows, eta, weights
-            return
-        rule = np.searchsorted([h[0] for h in HERMITE], changes[rows, j])
-        few = (rule < len(HERMITE)) & ((j + 1 < self.first_slope) | (changes[rows].max(axis=1) < HERMITE[-1][0]))
-        known = np.all(self.root[rows, :, j] == 0, axis=1)
-        low, high, c, spacing = self._range(rows, eta, j)
-        count = np.ceil((high - low).max(axis=1) / spacing).astype(int) + 1
-        step = 2 ** np.maximum(2, np.floor(np.log2(count)).astype(int) - 2)
-        count = np.where(known, 1, np.where(few, -rule, np.maximum(step * -(-count // step), 12)))
-        for N in np.unique(count):
-            same = np.flatnonzero(count == N)
-            x, w = hermite((HERMITE[-N][1] if N <= 0 else 1,))
-            size = len(x) if N <= 1 else int(N)
-            if size * S > (MOST if D <= 3 else MOST_OF_MORE):
-                wide = changes[rows[same]].max(axis=1) > WIDE
-                yield from self._sobol(rows[same[~wide]], "standard")
-                yield from self._sobol(rows[same[wide]], "fine")
-                continue
-            for part in _chunks(len(same), D * S * size, NODE_DOUBLES):
-                i = same[part]
-                z = np.broadcast_to(x[:, 0], (len(i), S, size))
-                if N > 1:
-                    scale, sd = None if c is None else c[i], self.root[rows[i], j + 1, j]
-                    z, w = _axis(low[i], high[i], size, scale, eta[j + 1, i], sd)
-                nodes = eta[:, i][..., None] + self.root[rows[i], :, j].T[..., None, None] * z
-                share = (weights[i][..., None] * w).reshape(len(i), -1)
-                kept = np.any(share > CORNERS * share.max(axis=1, keepdims=True), axis=0)
-                share = share[:, kept] / share[:, kept].sum(axis=1, keepdims=True)
-                yield from self._from(rows[i], nodes.reshape(D, len(i), -1)[:, :, kept], share, changes, j + 1)
-
-    def _sobol(self, rows: Rows, accuracy: str) -> Iterator[tuple[Rows, Array, Array]]:
-        """Nodes without structure."""
-        x, weights = matched_nodes(self.root.shape[2], accuracy)
-        for part in _chunks(len(rows), x.size, NODE_DOUBLES):
-            i = rows[part]
-            eta = self.mean[i].T[:, :, None] + np.moveaxis(self.root[i] @ x.T, 1, 0)
-            yield i, eta, np.broadcast_to(weights, eta.shape[1:])
-
-    def _range(self, rows: Rows, eta: Array, j: int) -> tuple[Array, Array, Array | None, Array]:
-        """Ends (k, S) of the nodes along direction j, scale c if they are those of arcsinh(slope/c), and distances."""
-        variances, width = j + 1 < self.first_slope, self.width[rows]
-        own, wide = OF_VARIANCE if variances else OF_SLOPE if self.law.diagonal else OFF_DIAGONAL
-        law = np.hypot(1.0 / own, 1.0 / (wide * width))
-        if variances:
-            moved = np.abs(self.root[rows, : self.first_slope, j]).max(axis=1) + self.turns(rows, j)
-            ends = np.full((len(rows), eta.shape[2]), REACH)
-            return -ends, ends, None, 1.0 / np.hypot(1.0 / OF_NORMAL, moved * law)
-        at, sd = eta[j + 1], self.root[rows, j + 1, j]
-        sd = np.where(sd > 0, sd, 1.0)[:, None]
-        c = np.minimum(np.maximum(self.scale(eta, j + 1), SMALLEST * sd), np.hypot(REACH * sd, at))
-        low, high = (np.arcsinh((at + sign * REACH * sd) / c) for sign in (-1.0, 1.0))
-        spacing = 1.0 / np.hypot(np.hypot(c, at) / (OF_NORMAL * sd), law[:, None])
-        return low, high, c, spacing.min(axis=1)
-
-
-def _axis(low: Array, high: Array, N: int, c: Array | None, at: Array, sd: Array) -> tuple[Array, Array]:
-    """Standard normal nodes (k, S, N) and their weights: at equal distances, or at those of arcsinh(slope/c)."""
-    t = low[..., None] + (high - low)[..., None] * np.linspace(0.0, 1.0, N)
-    if c is None:
-        z, stretch = t, np.ones_like(t)
-    else:
-        z, stretch = (c[..., None] * np.sinh(t) - at[..., None]) / sd[:, None, None], np.cosh(t)
-    w = np.exp(-0.5 * z * z) * stretch
-    return z, w / w.sum(axis=-1, keepdims=True)
-
-
 # ---- quantiles -----------------------------------------------------------------------------------------------------
 def entry_quantiles(p: Predictive, levels: Sequence[float]) -> Array:
     """Quantiles of every entry, encoded, (m, shape of one y, number of levels); of mixtures from tables of all parts.
@@ -313,7 +135,7 @@ def entry_quantiles(p: Predictive, levels: Sequence[float]) -> Array:
     """
     laws = p.family.entry_laws()
     out = np.empty((len(p), *p.family.moment(p.latent_mean[:1]).shape[1:], len(levels)))
-    for rows in _chunks(len(p), len(laws) * len(p.components), MOST_TABLES):
+    for rows in chunks(len(p), len(laws) * len(p.components), MOST_TABLES):
         found = _quantiles(p.rows(rows), levels, len(laws))
         for entry, law in enumerate(laws):
             for place in law.places:
@@ -367,7 +189,7 @@ def entry_tables(p: Predictive) -> Iterator[tuple[Rows, int, EntryTable]]:
     table = products(0.5 * float(p.family.phi))
     series = _Series(table)
     for entry, law in enumerate(p.family.entry_laws()):
-        latents = _Latents.of(p, law, table)
+        latents = EntryLatents.of(p, law, table)
         for rows, eta, weights in latents.nodes():
             ell, k = latents.at(eta)
             for some, found in _tables(series, ell, k, weights, latents.tau[rows]):
@@ -456,10 +278,10 @@ def _tables(
         o, n, w = (int(x) for x in key)
         sides = np.empty((2, len(some), 2, n))
         size = 2 * n + series.size(w)
-        for part in _chunks(len(some), ell.shape[1] * size, TABLE_DOUBLES):
+        for part in chunks(len(some), ell.shape[1] * size, TABLE_DOUBLES):
             i = some[part]
             moments = np.zeros((len(i), 1 if k is None else series.size(w), 2 * n))
-            for nodes in _chunks(ell.shape[1], len(i) * size, 2 * TABLE_DOUBLES):
+            for nodes in chunks(ell.shape[1], len(i) * size, 2 * TABLE_DOUBLES):
                 waves, share = _waves(frequencies(o, n)[1] * ell[i, nodes], n), weights[i, nodes]
                 basis = share[None]
                 if k is not None:
