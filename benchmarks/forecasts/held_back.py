@@ -1,7 +1,8 @@
 """Loaders of the sets that are held back: chosen by their descriptions, and not run before methods are final.
 
-Of their tables only types, missing values, sizes, names of labels, and where an output must lie within bounds, these
-bounds were looked at when this was written. No other page of the documentation uses these tables.
+Of their tables only types, missing values, sizes, names of labels, numbers of distinct values and of repeated rows, and
+the smallest and largest output were looked at when this was written. No other page of the documentation uses these
+tables.
 """
 
 from __future__ import annotations
