@@ -439,7 +439,10 @@ class Family(BaseEstimator, ABC):
         return None
 
     def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Any:
-        """log E[p(y)] over eta ~ N(mean, cov), full covariances (m, D, D): (m,); None if there is no closed form."""
+        """log E[p(y)] over eta ~ N(mean, cov), full covariances (m, D, D): (m,); None if there is no closed form.
+
+        nan in rows that have none.
+        """
         return None
 
     def fewer_latents(self, mean: Array, cov: Array, y: Array) -> tuple[Density, Array, Array, Array] | None:

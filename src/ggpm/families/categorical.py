@@ -10,10 +10,16 @@ import numpy as np
 from ggpm.data.checks import check_whole
 from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array
-from ggpm.families.multinomial import Multinomial
+from ggpm.families.multinomial import NARROW, Multinomial
 from ggpm.families.special import log_softmax, softmax
+from ggpm.families.special.class_probabilities import class_probabilities
 from ggpm.families.special.logsumexp import expected_logsumexp
+from ggpm.families.special.one_scale import split
 from ggpm.families.support import Codes, Support
+
+# Of class probabilities: what factors leave of a covariance, the error of integrals in one dimension, and relative
+# errors: those of densities, and up to which they are nearer than grids over five latents and more.
+_REST, _ROUNDED, _DIGITS, _ROUGH = 0.005, 5e-10, 5e-7, 1e-2
 
 
 class Categorical(Multinomial):
@@ -100,12 +106,22 @@ class Categorical(Multinomial):
         d_mean, d_var = (np.einsum("nj,njk->nk", y, d) / p[:, None] for d in (E.d_mean_mean, E.d_mean_var))
         return np.log(p), d_mean, d_var
 
-    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, None] | None:
-        """Class probabilities of independent latents, by integrals in one dimension; None where some correlate."""
-        var = np.einsum("njj->nj", cov)
-        if np.any(cov != var[:, None, :] * np.eye(mean.shape[1])):
+    def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array | None:
+        """Logarithms of class probabilities of wide latents, nan in rows that integrals of the density serve better."""
+        D = mean.shape[1]
+        if D < 3:
             return None
-        return expected_logsumexp(mean, var).d_mean, None
+        single = np.isfinite(split(cov)[1][:, 0])  # `ggpm.families.special.one_scale` can do these, if they are narrow
+        rows = np.flatnonzero((np.einsum("njj->nj", cov).max(axis=1) > NARROW) | ((D > 4) & ~single))
+        out = np.full(len(mean), np.nan)
+        if not rows.size:
+            return None
+        found, error = class_probabilities(mean[rows], cov[rows], _REST)
+        p = np.einsum("nj,nj->n", y[rows], found)
+        off = (error + _ROUNDED) / np.maximum(p, 1e-300)
+        good = (off <= _DIGITS) | ((off <= _ROUGH) & (D > 4) & ~single[rows])
+        out[rows[good]] = np.log(p[good])
+        return out
 
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         return softmax(eta)

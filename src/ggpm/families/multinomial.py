@@ -10,10 +10,13 @@ from scipy.special import gammaln
 from ggpm.families.base import Array, Family
 from ggpm.families.curvature import Marginals, RankOne
 from ggpm.families.special import largest, log_softmax, softmax, sum_of_others
+from ggpm.families.special.class_probabilities import class_probabilities
 from ggpm.families.special.logsumexp import Smoothed, expected_logsumexp
 from ggpm.families.special.rising import log_factorial_remainder
 from ggpm.families.special.stable import excess_log, moderate
 from ggpm.families.support import CountVectors, Support
+
+NARROW = 0.5  # variance of latents up to which averages over three or four of them have eight digits
 
 
 class Multinomial(Family):
@@ -138,6 +141,16 @@ class Multinomial(Family):
 
     def expansion(self, y: Array) -> Array:
         return np.zeros_like(y)  # paper sec. 4.1: class information ignored
+
+    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, None] | None:
+        """Class probabilities; nan in rows in which averages over nodes of few, narrow latents are as good."""
+        if mean.shape[1] < 3:
+            return None
+        out = np.full(mean.shape, np.nan)
+        rows = np.flatnonzero((np.einsum("njj->nj", cov).max(axis=1) > NARROW) | (mean.shape[1] > 4))
+        if rows.size:
+            out[rows] = class_probabilities(mean[rows], cov[rows])[0]
+        return out, None
 
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         pi = softmax(eta)

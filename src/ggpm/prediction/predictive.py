@@ -242,7 +242,10 @@ class Predictive:
         closed = self.family.predictive_moments(self.latent_mean, self.latent_cov)
         if closed is None:
             return self._averaged_moment()
-        return self._completed(np.asarray(closed[0]), Predictive._averaged_moment)
+        first = np.asarray(closed[0])
+        if self.trials is not None:
+            first = first * self.trials.reshape(-1, *[1] * (first.ndim - 1))
+        return self._completed(first, Predictive._averaged_moment)
 
     def _averaged_moment(self) -> Array:
         centre, trials = self._centre(), self.trials

@@ -88,8 +88,16 @@ def log_expected_prob(family: Family, mean: Array, cov: Array, y: Array) -> Arra
     array([-23.8423])
     """
     closed = family.predictive_log_prob(mean, cov, y)
-    if closed is not None:
-        return np.asarray(closed)
+    if closed is None:
+        return _integrated(family, mean, cov, y)
+    out = np.asarray(closed)
+    left = np.flatnonzero(np.isnan(out))
+    if left.size:
+        out[left] = _integrated(family, mean[left], cov[left], y[left])
+    return out
+
+
+def _integrated(family: Family, mean: Array, cov: Array, y: Array) -> Array:
     density: Density = family
     if (fewer := family.fewer_latents(mean, cov, y)) is not None:
         density, mean, cov, y = fewer

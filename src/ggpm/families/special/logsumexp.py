@@ -64,14 +64,7 @@ def expected_logsumexp(mean: Array, var: Array, second: bool = False) -> Smoothe
     """
     n, D = mean.shape
     sd = np.sqrt(var)
-    top = mean + np.hypot(RADIUS * sd, RIGHT)
-    low, high = np.max(mean - np.hypot(RADIUS * sd, LEFT), axis=1), np.max(top, axis=1)
-    matters = top > low[:, None]  # a latent that is certainly below the range has F = 1 there
-    # the largest of many latents varies less than each of them
-    crowd = 1.0 + CROWDING * np.log(np.maximum(1.0, matters.sum(axis=1) / 3.0))
-    least = np.min(np.where(matters, sd, np.inf), axis=1) / crowd
-    step = np.hypot(SPACING[0], SPACING[1] * least)
-    count = np.ceil((high - low) / step).astype(int) + 1
+    low, high, count = _range(mean, sd)
     value, d_mean, d_var, mm = np.empty(n), np.empty((n, D)), np.empty((n, D)), np.empty((n, D, D))
     mv, vv = (np.empty((n, D, D)), np.empty((n, D, D))) if second else (None, None)
     diagonal = np.arange(D)
@@ -105,6 +98,60 @@ def expected_logsumexp(mean: Array, var: Array, second: bool = False) -> Smoothe
             both[:, diagonal, diagonal] = 0.25 * np.sum(weight * others * slopes[2], axis=2)
             vv[rows] = both
     return Smoothed(value, d_mean, d_var, mm, mv, vv)
+
+
+def expected_softmax(mean: Array, var: Array, rest: Array | None = None) -> Array:
+    """E[softmax(f)], (n, D), for f of mean (n, D) and covariance diag(var) + rest, to second order in the rest.
+
+    ``rest`` (n, D, D) has zeros on its diagonal. Covariances act as second derivatives in the means (Price 1958): with
+    A and A² + B the first and second derivatives of the factor of every latent, divided by it, the integrand gains
+    c + c²/2, c = A^T rest A/2, and B^T (rest A)²/2 + B^T rest² B/4.
+
+    >>> expected_softmax(np.zeros((1, 2)), np.full((1, 2), 9.0))
+    array([[0.5, 0.5]])
+    """
+    sd, out = np.sqrt(var), np.empty(mean.shape)
+    low, high, count = _range(mean, sd)
+    for rows, T in _batches(count, mean.shape[1]):
+        h = (high - low)[rows] / (T - 1)
+        t = low[rows, None] + h[:, None] * np.arange(T)
+        F = _distribution(t[:, None, :] - mean[rows, :, None], sd[rows], 1 if rest is None else 3)
+        alive = F[0] > 0  # elsewhere the product is zero
+        P = (h[:, None] * np.prod(F[0], axis=1))[:, None, :]
+        A, *more = (np.divide(f, F[0], out=np.zeros_like(f), where=alive) for f in F[1:])
+        share = P * A
+        if rest is not None:
+            share *= _gain(rest[rows], A, *more)
+        out[rows] = share.sum(axis=2)
+    return out
+
+
+def _gain(rest: Array, f1: Array, f2: Array, f3: Array) -> Array:
+    """Factor (rows, D, T) of the integrand for every class, by derivatives of its latents' F relative to F."""
+    # a class has the derivative of its F in the place of F; slopes in the means are those in t with the other sign
+    risen = f1 > 0
+    a, a_own = -f1, -np.divide(f2, f1, out=np.zeros_like(f1), where=risen)
+    b = f2 - a * a
+    b_own = np.divide(f3, f1, out=np.zeros_like(f1), where=risen) - a_own**2
+    da, db, square = a_own - a, b_own - b, rest * rest
+    Ra = rest @ a
+    first = 0.5 * np.sum(a * Ra, axis=1, keepdims=True) + da * Ra
+    second = 0.5 * np.sum(b * (Ra * Ra), axis=1, keepdims=True) + da * (rest @ (b * Ra)) + 0.5 * db * Ra * Ra
+    bent = square @ b
+    second += 0.5 * da * da * bent + 0.25 * np.sum(b * bent, axis=1, keepdims=True) + 0.5 * db * bent
+    return 1.0 + first + 0.5 * first * first + second
+
+
+def _range(mean: Array, sd: Array) -> tuple[Array, Array, NDArray[np.intp]]:
+    """First and last node in t of every row, and their number."""
+    top = mean + np.hypot(RADIUS * sd, RIGHT)
+    low, high = np.max(mean - np.hypot(RADIUS * sd, LEFT), axis=1), np.max(top, axis=1)
+    matters = top > low[:, None]  # a latent that is certainly below the range has F = 1 there
+    # the largest of many latents varies less than each of them
+    crowd = 1.0 + CROWDING * np.log(np.maximum(1.0, matters.sum(axis=1) / 3.0))
+    least = np.min(np.where(matters, sd, np.inf), axis=1) / crowd
+    step = np.hypot(SPACING[0], SPACING[1] * least)
+    return low, high, np.ceil((high - low) / step).astype(int) + 1
 
 
 def _batches(count: NDArray[np.intp], D: int) -> Iterator[tuple[NDArray[np.intp], int]]:
