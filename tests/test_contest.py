@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.gaussian_process.kernels import RBF
+from scipy.special import ndtr
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
 from cases import simulate
-from ggpm import GGPClassifier, GGPRegressor, plotting
+from ggpm import GGPClassifier, GGPRegressor, families, plotting
 from ggpm.data.columns import Columns
 from ggpm.fields.dense import DenseField
 from ggpm.kernels import Scaled, summands
@@ -297,3 +298,22 @@ def test_digits_are_told_apart_with_nothing_chosen():
     assert "one unit" in model.search_.winner
     loss = log_loss(labels[test], model.predict_proba(X[test]))
     assert loss < 0.2537 + 2 * 0.0020  # standard error of the difference between the two models over these rows
+
+
+def test_candidates_for_grades_are_compared_by_a_bound_because_laplace_is_deceived_by_noise():
+    # grades between cuts in a latent that is noise of variance v are those between cuts closer by sqrt(1 + v), exactly
+    y, v = np.repeat(np.arange(5), [10, 30, 60, 30, 10]), 30.0
+    X, edges = np.arange(len(y), dtype=float)[:, None], np.array([-np.inf, -1.5, -0.5, 0.5, 1.5, np.inf])
+    exact = np.log(np.diff(ndtr(edges)))[y].sum()
+
+    def evidence(inference):
+        family = families.Ordinal(phi=np.sqrt(1.0 + v) * edges[1:-1], phi_bounds="fixed")
+        model = GGPRegressor(family, WhiteKernel(v, "fixed"), optimizer=None, inference=inference)
+        return model.fit(X, y).log_marginal_likelihood_value_
+
+    assert evidence("variational") < exact < evidence("laplace") - 0.1 * len(y)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 1))
+    y = np.searchsorted([-1.5, -0.5, 0.5, 1.5], X[:, 0] + rng.normal(size=40))
+    model = GGPRegressor("ordinal").fit(X, y)
+    assert not any("noise" in t.name for t in model.search_)

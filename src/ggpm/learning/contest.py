@@ -3,9 +3,9 @@
 Candidates (`ggpm.kernels.candidates.Recipe`) are learned on some rows by a short climb of the evidence, each from the
 optimum of the best one that has all of its parts but one, and judged by leave-one-out densities and evidence
 together. The first rung compares smoothness on few rows; survivors are bred with further parts on more rows; what wins
-is finished on all rows. Everything here is decided under Laplace's rule where the model's own is variational: optima
-are nearly the same (within 0.2 of log-hyperparameters on angles, counts, classes and compositions of 75 to 300 rows),
-and a search costs a fifth to an eightieth.
+is finished on all rows. Everything here is decided under Laplace's rule where the model's own is variational, but for
+grades (`ggpm.learning.choice.for_comparison`): optima are nearly the same, within 0.2 of log-hyperparameters on angles,
+counts, classes and compositions of 75 to 300 rows.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ from ggpm.families.weighted import Weighted
 from ggpm.families.wrapped import unwrapped
 from ggpm.kernels.candidates import SUMMANDS, Ingredients, Recipe
 from ggpm.learning.arena import Arena, Entry
-from ggpm.learning.choice import gaussian
+from ggpm.learning.choice import for_comparison, hides_noise
 from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence
 from ggpm.learning.priors import Priors, resolved
-from ggpm.sites import Laplace, Variational
 
 __all__ = ["Contest", "SearchTable", "Trial", "choose_kernel", "contest"]
 
@@ -414,12 +413,12 @@ def choose_kernel(
     'RBF'
     """
     withheld = {
-        "noise": gaussian(unwrapped(pool.family)),  # it has noise of its own
+        "noise": hides_noise(unwrapped(pool.family)),
         "own": pool.objective == "loo",
         **({} if priors in (None, "auto") else dict.fromkeys((*PARTS, "flat"), True)),
     }
     pool = copy.copy(pool)
-    pool.rule = Laplace() if isinstance(pool.rule, Variational) else pool.rule
+    pool.rule = for_comparison(pool.rule, pool.family)
     pool.objective = "evidence"
     X = pool.field.X  # type: ignore[attr-defined]
     arena = Arena(
