@@ -44,6 +44,7 @@ def cases() -> dict[str, families.Family]:
         "bernoulli": families.Bernoulli(),
         "ordinal": families.Ordinal(phi=[-1.2, 0.1, 0.9]).resolve(np.arange(4)),
         "von_mises": families.VonMises(),
+        "von_mises_direction_concentration": families.VonMisesDirectionConcentration(),
         "wishart, 2": families.Wishart(phi=5.5).resolve(np.eye(2)[None]),
         "wishart, 3": families.Wishart(phi=6.5).resolve(np.eye(3)[None]),
     }

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
-from ggpm.data.rows import batches
 from ggpm.families.base import Array, Family
 from ggpm.families.curvature import Blocks, Marginals
+from ggpm.families.special.concentrated import log_density, moments
 from ggpm.families.special.mean_bessel import mean_log_bessel
-from ggpm.families.special.quadrature import square_root, trapezoid
-from ggpm.families.special.turned import log_turned
 from ggpm.families.von_mises import VonMises
 
-# Spacing and radius of a grid of standard normal latents. A sum over it is taken where those over every second node
-# of each direction, in eight ways, differ by so much at most, and so little of it is beyond another radius: it is then
-# off by less than 1e-6 itself.
-_SPACING, _RADIUS, _APART, _OUTSIDE, _SHELL = 0.6, 6.0, 3e-4, 5e-5, 5.0
 _TINY = 1e-100  # length of a direction's latents: there is no direction, and nothing depends on it
 
 
@@ -185,22 +177,10 @@ class VonMisesDirectionConcentration(VonMises):
         return -kd - G - self.log_whole(2), u, kd + second
 
     def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array:
-        """log E[p(y)] over eta ~ N(mean, cov), (m,), by a grid of the latents, or where that is too coarse by turns."""
-        nodes, parts = _grid()
-        root, log_p = square_root(cov), np.empty((len(parts), len(mean)))
-        for rows in batches(len(mean), 4 * nodes.size):
-            eta = mean[rows] + np.einsum("ijk,sk->sij", root[rows], nodes)
-            value = self.log_prob(eta, y[rows])
-            most = value.max(axis=0)
-            with np.errstate(divide="ignore"):  # nothing of it in the outermost shell
-                log_p[:, rows] = np.log(parts @ np.exp(value - most)) + most
-        out, shares = log_p[0], np.exp(log_p[1:] - log_p[0])
-        fine = np.all(np.abs(shares[:-1] - 1.0) <= _APART, axis=0) & (shares[-1] <= _OUTSIDE)
-        for i in np.flatnonzero(~fine):
-            out[i] = log_turned(mean[i], cov[i], float(y[i])) + np.log(2.0 * np.pi) - self.log_whole(2)
-        return out
+        return log_density(mean, cov, y) - self.log_whole(2)
 
-    predictive_moments = Family.predictive_moments  # the natural parameter is no Gaussian
+    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, None]:
+        return moments(mean, cov), None
 
     def expansion(self, y: Array) -> Array:
         return np.concatenate([super().expansion(y), np.zeros((*y.shape, 1))], axis=-1)
@@ -214,12 +194,3 @@ class VonMisesDirectionConcentration(VonMises):
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         return super().sample(self._theta(eta)[0], rng)
-
-
-@lru_cache(maxsize=1)
-def _grid() -> tuple[Array, Array]:
-    """Nodes (S, 3), and weights of the whole, of its eight parts, as the whole, and of its shell, (10, S)."""
-    nodes, weights = trapezoid(3, _SPACING, _RADIUS)
-    part = (np.rint(nodes / _SPACING).astype(int) % 2) @ [1, 2, 4]
-    shell = np.square(nodes).sum(axis=1) > _SHELL**2
-    return nodes, np.stack([weights, *(8.0 * weights * (part == k) for k in range(8)), weights * shell])

@@ -5,7 +5,7 @@ log k = c + log(rho/sqrt(1 + rho^2)) for a Gaussian c. With wide latents p(y | p
 grid of the latents themselves serves. Here
 
 * psi runs over panels about y, equal in the logarithm of the distance from it, down to the finest needle; where the
-  direction is known well they end about it, too;
+  direction is known well they end about it, too, and about the longer axis of the latents' spread;
 * rho = s log(1 + e^u), s its own standard deviation on that ray, has equal steps of u: close to the origin, where the
   concentration vanishes, they are equal in log rho;
 * log k has equal steps while its normal is narrow, and else panels that end where the density bends.
@@ -27,6 +27,7 @@ _REACH = 8.0  # standard deviations of the Gaussians that are covered
 _KNOWN = 1e-10  # variance of a direction's latents below which they are taken to have this one
 # Widths of panels of the logarithm of the distance, from half a turn down; the widest in standard deviations of log k.
 _PANELS, _OF_SPREAD = np.array([1.4, 1.4, 1.4, 1.4, 1.4, 2.8, 5.6, 11.2, 22.4, 44.8]), 0.5
+_CROWDED = np.array([-5.0, -1.5, 0.0, 1.5, 5.0])  # ends of panels, in units of the ratio of the axes
 _TURN, _PIECES = 2.0, 16  # the first two are cut into pieces over which log k moves by less, or so many
 _LOWEST, _RADII = -8.0, 44  # first u, and the number of them
 # Steps of a standard normal, and of log k, whose density is smooth at unit scale; the widest normal of equal steps.
@@ -50,7 +51,7 @@ def log_turned(mean: Array, cov: Array, y: float) -> float:
     gain = precision @ cov[:2, 2]
     sd = float(np.sqrt(max(cov[2, 2] - cov[2, :2] @ gain, 0.0)))
     highest, turn = float(mean[2] + _REACH * np.sqrt(cov[2, 2])), float(np.sqrt(gain @ cov[:2, 2]))
-    delta, log_weight = _turns(mean, np.sqrt(values), highest, sd, turn, y)
+    delta, log_weight = _turns(mean, np.sqrt(values), axes[:, 1], highest, sd, turn, y)
     ray = np.stack([np.cos(y + delta), np.sin(y + delta)], axis=1)
     # the Gaussian along a ray, in units of its standard deviation there
     scale = 1.0 / np.sqrt(np.einsum("ij,jk,ik->i", ray, precision, ray))
@@ -72,8 +73,13 @@ def log_turned(mean: Array, cov: Array, y: float) -> float:
     return over(log_weights, log_k, sd, log_half)
 
 
-def _turns(mean: Array, sd: Array, highest: float, sd_log_k: float, turn: float, y: float) -> tuple[Array, Array]:
-    """Angles from y, and the logarithms of their weights; log k moves by about ``turn`` over half a turn."""
+def _turns(
+    mean: Array, sd: Array, axis: Array, highest: float, sd_log_k: float, turn: float, y: float
+) -> tuple[Array, Array]:
+    """Angles from y, and the logarithms of their weights; log k moves by about ``turn`` over half a turn.
+
+    ``sd`` are the principal standard deviations of the direction's latents, rising, ``axis`` that of the larger one.
+    """
     finest = min(np.exp(-0.5 * highest), 0.5)
     pieces = min(1 + int(turn / _TURN), _PIECES)
     wide = np.repeat(_PANELS[:2] / pieces, pieces)
@@ -82,6 +88,9 @@ def _turns(mean: Array, sd: Array, highest: float, sd_log_k: float, turn: float,
     graded = np.concatenate([[finest, np.pi], np.pi * np.exp(-distance[distance < np.log(np.pi / finest)])])
     width = sd / max(float(np.hypot(mean[0], mean[1])), 1e-300)
     own = np.arctan2(mean[1], mean[0]) - y + np.multiply.outer(width[width < 1.0], np.arange(-7.0, 7.5, 3.5)).ravel()
+    # directions of latents that lie about zero crowd to both sides of the longer axis, as close as the axes differ
+    longer = np.arctan2(axis[1], axis[0]) - y + np.pi * np.arange(2)
+    own = np.append(own, np.add.outer(longer, sd[0] / sd[1] * _CROWDED).ravel())
     own = (own + np.pi) % (2.0 * np.pi) - np.pi
     angles, weights = [], []
     for side in (-1.0, 1.0):
