@@ -60,6 +60,19 @@ def test_a_wrong_guess_of_the_curvature_leads_to_the_same_top(guess):
     np.testing.assert_allclose(found.theta, top_within_bounds(), atol=1e-4)
 
 
+def test_a_way_that_gets_steeper_is_not_walked_in_steps_of_a_hundredth():
+    """The guessed curvature is far too large, and on the way to the bound there is none to learn from."""
+    calls = []
+
+    def ramp(theta):
+        calls.append(theta)
+        return float(np.exp(0.5 * theta[0])), 0.5 * np.exp(0.5 * theta)
+
+    found = maximise(ramp, np.zeros(1), np.array([[-1.0, 10.0]]), inverse_hessian=lambda: np.full((1, 1), 1e-2))
+    assert found.theta[0] == 10.0
+    assert len(calls) < 20  # as many as doublings of 0.005, and some; 45 if every step were a hundredth of the slope
+
+
 def test_a_search_without_a_rise_goes_on_as_if_there_had_been_no_guess():
     calls, plain, start = [], [], np.array([0.0, -1.0, 0.0, 1.5, 0.0])
     found = maximise(hill(calls), start, BOUNDS, inverse_hessian=lambda: -np.eye(5), max_iter=30)

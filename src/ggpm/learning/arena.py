@@ -25,6 +25,8 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 VANISHED = np.log(1e-2)  # of a variance, relative to where searches start: with less a part says nothing
+# Error of a row's density without its block, nats: that of all rows together is a hundredth of what decides.
+JUDGED = 1e-3
 CLIMB_FTOL = 1e-4  # relative: differences that decide are a hundred times as large
 
 
@@ -180,4 +182,4 @@ class Arena:
         """Log density of each row without its block."""
         if self.block is None and not isinstance(self.pool.family, Weighted):
             return log_densities(approximation, LEARNED)
-        return without_blocks(approximation, np.arange(len(rows)) if self.block is None else self.block[rows])
+        return without_blocks(approximation, np.arange(len(rows)) if self.block is None else self.block[rows], JUDGED)

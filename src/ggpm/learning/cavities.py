@@ -26,7 +26,7 @@ from ggpm.fields.dense.diagonal import DiagonalSolution
 from ggpm.fields.dense.field import Cotangent, DenseGaussian, DenseProcess
 from ggpm.kernels.linalg import cholesky_pullback
 from ggpm.sites.base import InferenceError
-from ggpm.sites.densities import log_expected_prob
+from ggpm.sites.densities import TOLERANCE, log_expected_prob
 from ggpm.sites.expectations import place
 
 Array = NDArray[np.float64]
@@ -172,7 +172,10 @@ def _at_posterior(approximation: Approximation, gradient: bool) -> tuple[Array, 
     return values, Cotangent(m_bar, V_bar, -t - V_c_z, U_bar, phi.sum(axis=0))
 
 
-def _integrals(approximation: Approximation, mean: Array, R: Array, site: tuple[Array, Array] | None, gradient: bool):
+def _integrals(
+    approximation: Approximation, mean: Array, R: Array, site: tuple[Array, Array] | None, gradient: bool,
+    agreement: float = AGREEMENT,
+):  # fmt: skip
     """log sum_s w_s p(y | m + t_s) [exp(t^T U t/2 - z^T t)], t_s = R x_s, and its derivatives, row by row."""
     p = approximation.process.problem
     n, D = p.shape
@@ -198,7 +201,7 @@ def _integrals(approximation: Approximation, mean: Array, R: Array, site: tuple[
 
     everything, few = np.arange(n), D <= PRODUCT_MOST
     levels = first_levels(R) if few else np.full((n, 1), len(sparse_levels(D)))
-    values, _, levels = climb(sums, levels, D, lambda *_: AGREEMENT, np.full(n, few), MOST_NODES)
+    values, _, levels = climb(sums, levels, D, lambda *_: agreement, np.full(n, few), MOST_NODES)
     m_bar, R_bar, t_mean, t_square = np.zeros((n, D)), np.zeros((n, D, D)), np.zeros((n, D)), np.zeros((n, D, D))
     phi = np.zeros((n, p.family.log_hyper.size))
     for rows, x, w in groups(levels, D, everything, width=2 + phi.shape[1]) if gradient else ():
@@ -222,7 +225,7 @@ def _integrals(approximation: Approximation, mean: Array, R: Array, site: tuple[
     return values, m_bar, V_bar, (t_mean, t_square), phi
 
 
-def without_blocks(approximation: Approximation, block: NDArray[np.intp]) -> Array:
+def without_blocks(approximation: Approximation, block: NDArray[np.intp], tolerance: float = TOLERANCE) -> Array:
     """log p(y_i | y of all other blocks) of every row, (n,): rows of one block are left out together.
 
     As `cavities`, with the joint marginal of the rows of a block in the place of that of one: C = (V_bb^-1 - U_b)^-1.
@@ -232,6 +235,7 @@ def without_blocks(approximation: Approximation, block: NDArray[np.intp]) -> Arr
     ----------
     approximation : on a dense field
     block : numbers of the blocks of the rows, (n,)
+    tolerance : error of a row at which it is settled, nats
     """
     q, problem = approximation.q, approximation.process.problem
     (n, D), V, U = problem.shape, q.solution.sensitivity().covariance(), q.U.dense()
@@ -248,5 +252,5 @@ def without_blocks(approximation: Approximation, block: NDArray[np.intp]) -> Arr
         raise InferenceError("leaving a block of rows out leaves no proper posterior.")
     family, y = unweighted(problem.family, problem.y)
     if family.finite and family is problem.family:  # bounded: nodes of the cavity serve, and cost less
-        return _integrals(approximation, mean, _cholesky(cov), None, False)[0]
-    return log_expected_prob(family, mean + problem.offset, cov, y)
+        return _integrals(approximation, mean, _cholesky(cov), None, False, tolerance)[0]
+    return log_expected_prob(family, mean + problem.offset, cov, y, tolerance)

@@ -236,7 +236,7 @@ def _preconditioned(run: _Run, inverse_hessian: Array, max_iter: int, ftol: floa
         else:
             break
         value, (before, gradient) = value + rise, (gradient, run._last[1][1])
-        theta, H = trial, _bfgs(H, moved, before - gradient)
+        theta, H = trial, _bfgs(H, moved, before, gradient)
         reach = 2.0 * reach if t == 1.0 else LONGEST
     run.scale = scale
     return Optimum(run.best_theta, run.best, iteration, converged, message, H)
@@ -249,11 +249,17 @@ def _with_others_held(H: Array, free: NDArray[np.bool_]) -> Array:
     return H[np.ix_(free, free)] - cross @ np.linalg.lstsq(H[np.ix_(~free, ~free)], cross.T, rcond=None)[0]
 
 
-def _bfgs(H: Array, s: Array, y: Array) -> Array:
-    """The inverse Hessian after a step s along which the gradient of the negative objective changed by y."""
+def _bfgs(H: Array, s: Array, before: Array, after: Array) -> Array:
+    """The inverse Hessian of the negative objective after a step s upwards, with the gradients at both ends.
+
+    Where the objective gets steeper along the step there is no curvature to learn. The step was too short then: the
+    next one along it is made twice as long, as H g gains s for the gradient g before. An H that stays as it is takes
+    hundreds of steps of a hundredth each (variances of angles in tight groups, on their way to a bound).
+    """
+    y = before - after
     curvature = float(s @ y)
-    if curvature <= 0:  # not convex along this step: nothing to learn from it
-        return H
+    if curvature <= 0:
+        return H + np.outer(s, s) / float(s @ before)
     E = np.eye(len(s)) - np.outer(s, y) / curvature
     return E @ H @ E.T + np.outer(s, s) / curvature  # Nocedal and Wright 2006, eq. (6.17)
 

@@ -40,7 +40,7 @@ from ggpm.families.special.adaptive import (
     raised,
     sparse_levels,
 )
-from ggpm.families.special.lines import line_integrals, log_sum
+from ggpm.families.special.lines import line_integrals, log_sum, loosened
 from ggpm.families.special.one_scale import log_expected, log_expected_wide
 from ggpm.families.special.quadrature import normal_points, student_log_density, student_nodes
 from ggpm.families.special.stable import HALF_LOG_2PI
@@ -51,6 +51,9 @@ Array = NDArray[np.float64]
 # on all families with two and three latents), so that the next one is off by this share of the change.
 TOLERANCE, NEXT = 5e-7, 0.1
 WIDE, NEXT_OF_WIDE, CHANCE = 0.7, 0.5, 0.02
+# Second rule of the widest rows. There are two more within the nodes of a row, which a wide one needs to settle: the
+# latents of concentrations near 1000 have standard deviations of 200, and integrands nearly Gaussian.
+LAST_FIRST = 6
 # Nodes of a row's product rules. With two latents those of Gauss and Hermite: the trapezoidal ones after them end at a
 # radius beyond which tails that fall like exp(-x), on one side, still hold 1e-6 to 1e-5 (variances of matrices).
 MOST_NODES = {2: 400, 3: 2**13}
@@ -79,8 +82,10 @@ SECTION_DOUBLES = 8  # of a batch for each section: inner integrals have batches
 CHUNK = 4096  # rows that are worked on at a time: what is kept of each is D x D
 
 
-def log_expected_prob(family: Family, mean: Array, cov: Array, y: Array) -> Array:
+def log_expected_prob(family: Family, mean: Array, cov: Array, y: Array, tolerance: float = TOLERANCE) -> Array:
     """log E[p(y | eta)] for eta ~ N(mean, cov), (n,): mean (n, D), cov (n, D, D), y encoded.
+
+    ``tolerance`` is the error at which a row is settled, in nats.
 
     >>> from ggpm.families import Poisson
     >>> one = np.ones((1, 1))
@@ -109,9 +114,11 @@ def _integrated(family: Family, mean: Array, cov: Array, y: Array) -> Array:
         peaks = _peaks(Integrand(density, centre, R, y[rows], np.zeros(len(centre))))
         d = R.shape[2]
         if scaled:
-            out[rows] = _by_scale(family, peaks, cov[rows])
+            out[rows] = _by_scale(family, peaks, cov[rows], tolerance)
+        elif d == 1:
+            out[rows] = _nested(peaks, 1, tolerance)
         else:
-            out[rows] = _nested(peaks, 1) if d == 1 else _by_ladder(peaks) if d <= PRODUCT_MOST else _by_grids(peaks)
+            out[rows] = (_by_ladder if d <= PRODUCT_MOST else _by_grids)(peaks, tolerance)
     return out
 
 
@@ -323,14 +330,17 @@ def _solve(L: Array, b: Array) -> Array:
 # ---- rules -------------------------------------------------------------------------------------------------------
 
 
-def _line(log_value: Callable[[Array, Rows], Array], centre: Array, width: Array, d: int, doubles: int) -> Array:
+def _line(
+    log_value: Callable[[Array, Rows], Array], centre: Array, width: Array, d: int, doubles: int, tolerance: float
+) -> Array:
     """log of the integral of exp(log_value) / sqrt(2 pi) over one of d directions, for every row."""
-    return line_integrals(log_value, centre, width, REACH + np.abs(centre), *SPACING[d], doubles) - HALF_LOG_2PI
+    spacing = loosened(*SPACING[d], tolerance / TOLERANCE)
+    return line_integrals(log_value, centre, width, REACH + np.abs(centre), *spacing, doubles) - HALF_LOG_2PI
 
 
-def _by_ladder(peaks: Peaks) -> Array:
+def _by_ladder(peaks: Peaks, tolerance: float) -> Array:
     D, spread = peaks.e.shape[1], peaks.spread
-    levels = np.maximum(first_levels(spread), 2)
+    levels = np.clip(first_levels(spread), 2, LAST_FIRST)
     out, rows = peaks.log_integral(levels - 1), np.arange(len(levels))
     # wide integrands may come close by chance before they converge: there the change before counts, too
     wide = spread.max(axis=1) > WIDE
@@ -343,35 +353,35 @@ def _by_ladder(peaks: Peaks) -> Array:
             slow = np.where(np.isfinite(before[rows]) & (before[rows] > 0), change / before[rows], 0.0)
         error = np.maximum(share[rows] * np.maximum(change, CHANCE * before[rows]), change * np.minimum(slow, 1.0))
         out[rows], before[rows] = finer, change
-        rows = rows[~(error <= TOLERANCE)]
+        rows = rows[~(error <= tolerance)]
         levels[rows], moved = raised(levels[rows], np.ones((rows.size, D)), 0.5, D, MOST_NODES[D])
         unsettled.append(rows[~moved])
         rows = rows[moved]
     left = np.concatenate(unsettled)
     if left.size:
-        out[left] = _nested(peaks.of(left), D)
+        out[left] = _nested(peaks.of(left), D, tolerance)
     return out
 
 
-def _by_scale(family: Family, peaks: Peaks, cov: Array) -> Array:
+def _by_scale(family: Family, peaks: Peaks, cov: Array, tolerance: float) -> Array:
     """By the family's `scale_terms`: rules about the mode, and lines of any reach for wide latents."""
     f, eta = peaks.integrand, peaks.integrand.eta(peaks.e)
-    out = log_expected(family, eta, f.mean, cov, f.y, TOLERANCE)
+    out = log_expected(family, eta, f.mean, cov, f.y, tolerance)
     left = np.flatnonzero(np.isnan(out))
     if left.size:
-        out[left] = log_expected_wide(family, eta[left], f.mean[left], cov[left], f.y[left])
+        out[left] = log_expected_wide(family, eta[left], f.mean[left], cov[left], f.y[left], tolerance / TOLERANCE)
     left = np.flatnonzero(np.isnan(out))
     if left.size:
-        out[left] = _by_grids(peaks.of(left)) if cov.shape[1] > PRODUCT_MOST else _by_ladder(peaks.of(left))
+        out[left] = (_by_grids if cov.shape[1] > PRODUCT_MOST else _by_ladder)(peaks.of(left), tolerance)
     return out
 
 
-def _by_grids(peaks: Peaks) -> Array:
+def _by_grids(peaks: Peaks, tolerance: float) -> Array:
     out, rows, error = np.empty(len(peaks.e)), np.arange(len(peaks.e)), np.empty(0)
     for level in range(1, max(2, len(sparse_levels(peaks.e.shape[1])))):
         coarse, out[rows] = peaks.of(rows).grid_integrals(level)
         error = NEXT * np.abs(out[rows] - coarse)
-        rows, error = rows[~(error <= TOLERANCE)], error[~(error <= TOLERANCE)]
+        rows, error = rows[~(error <= tolerance)], error[~(error <= tolerance)]
         if rows.size == 0:
             return out
     # sparse grids converge too slowly for more, and points converge more slowly still
@@ -381,7 +391,7 @@ def _by_grids(peaks: Peaks) -> Array:
     return out
 
 
-def _nested(peaks: Peaks, latents: int) -> Array:
+def _nested(peaks: Peaks, latents: int, tolerance: float) -> Array:
     """Integrals direction by direction, the widest outermost, each inner one with nodes of its own.
 
     Likelihoods may have ridges, bent and of varying width: in every section across one, the inner integral is
@@ -390,7 +400,8 @@ def _nested(peaks: Peaks, latents: int) -> Array:
     d = peaks.e.shape[1]
     if d == 1:
         width = 1.0 / peaks.L[:, 0, 0]
-        return _line(lambda e, rows: peaks.integrand.of(rows)(e[..., None]), peaks.e[:, 0], width, latents, 8)
+        value = peaks.integrand
+        return _line(lambda e, rows: value.of(rows)(e[..., None]), peaks.e[:, 0], width, latents, 8, tolerance)
     values, Q = _axes(peaks.L)
     f = replace(peaks.integrand, R=peaks.integrand.R @ Q)
     e = np.einsum("ikj,ik->ij", Q, peaks.e)
@@ -408,7 +419,7 @@ def _nested(peaks: Peaks, latents: int) -> Array:
         top = out.reshape(S, k).max(axis=0)
         matters = np.flatnonzero(out > (top - NOTHING)[tile])
         some = peaks.of(matters)
-        out[matters] = _nested(some, latents) if d == 2 else _by_ladder(some)
+        out[matters] = _nested(some, latents, tolerance) if d == 2 else _by_ladder(some, tolerance)
         return out.reshape(S, k)
 
-    return _line(sections, e[:, 0], 1.0 / np.sqrt(values[:, 0]), latents, SECTION_DOUBLES)
+    return _line(sections, e[:, 0], 1.0 / np.sqrt(values[:, 0]), latents, SECTION_DOUBLES, tolerance)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import gammainccinv, gammaincinv, ndtr
 
 from ggpm.data.rows import batches
-from ggpm.families.special.lines import line_integrals, log_sum
+from ggpm.families.special.lines import line_integrals, log_sum, loosened
 from ggpm.families.special.log_gamma import log_gamma
 from ggpm.families.special.stable import HALF_LOG_2PI
 
@@ -205,40 +205,43 @@ class Placed:
         return 0.5 * (a * Ea + b * Ea**2).sum(axis=0) + 0.25 * twice
 
 
-def log_expected_wide(family: Any, eta: Array, mean: Array, cov: Array, y: Array) -> Array:
+def log_expected_wide(family: Any, eta: Array, mean: Array, cov: Array, y: Array, times: float = 1.0) -> Array:
     """log E[p(y)] of latents of any width, (n,), nan for rows that one factor does not describe.
 
-    Lines of x for every tau of a line, with the same nodes for all z of a trapezoidal rule; eta (n, D) are modes.
+    Lines of x for every tau of a line, with the same nodes for all z of a trapezoidal rule; eta (n, D) are modes. The
+    result may be off by so many ``times`` what lines are off by at their finest.
     """
     factor, rest = one_factor(cov)
     out = np.full(len(mean), np.nan)
     var = np.einsum("njj->nj", cov)
     for row in np.flatnonzero(np.abs(rest).max(axis=(1, 2)) <= REST_OF_WIDE * var.max(axis=1)):
         i = [row]
-        out[row] = _wide(Placed(family, eta[i], mean[i], factor[i], var[i] - factor[i] ** 2, rest[i], y[i]))
+        out[row] = _wide(Placed(family, eta[i], mean[i], factor[i], var[i] - factor[i] ** 2, rest[i], y[i]), times)
     return out
 
 
-def _wide(at: Placed) -> float:
+def _wide(at: Placed, times: float) -> float:
     """The integral of one row: the trapezoidal rule in t, z = mode + width sinh(t), over lines of tau."""
     family, z, log_weights = at.family, at.z, np.zeros(1)
     if at.factor.any():
-        half = int(np.ceil(np.arcsinh((REACH + abs(at.z[0])) / at.z_width[0]) / SPACING_OF_Z))
-        t = SPACING_OF_Z * np.arange(-half, half + 1)
+        spacing = loosened(SPACING_OF_Z, 0.0, times)[0]
+        half = int(np.ceil(np.arcsinh((REACH + abs(at.z[0])) / at.z_width[0]) / spacing))
+        t = spacing * np.arange(-half, half + 1)
         z = at.z + at.z_width * np.sinh(t)
-        log_weights = np.log(SPACING_OF_Z * at.z_width * np.cosh(t)) - 0.5 * z**2 - HALF_LOG_2PI
+        log_weights = np.log(spacing * at.z_width * np.cosh(t)) - 0.5 * z**2 - HALF_LOG_2PI
     matters = np.exp(-0.25 * ((z - at.z) / at.z_width) ** 2)  # z far from the mode need no digits
 
     def products(tau: Array, rows: Rows) -> Array:
-        return log_factors(family, tau, at, z, matters).sum(axis=1)
+        return log_factors(family, tau, at, z, matters, times).sum(axis=1)
 
     extent = np.full(1, TAU_EXTENT)
     width = 1.0 / np.sqrt(at.least)
-    found = line_integrals(products, at.tau, width, extent, *SPACING_OF_TAU, 64 * len(at.mean) * len(z), matters)
+    lines = loosened(*SPACING_OF_TAU, times)
+    found = line_integrals(products, at.tau, width, extent, *lines, 64 * len(at.mean) * len(z), matters)
     return float((log_sum((found + log_weights).T, np.ones(len(z))) + family.scale_constant(at.y))[0])
 
 
-def log_factors(family: Any, tau: Array, at: Placed, z: Array, matters: Array) -> Array:
+def log_factors(family: Any, tau: Array, at: Placed, z: Array, matters: Array, times: float) -> Array:
     """log E_x[exp(A_j + r B_j + h_j)] of one row for every tau (S, 1) and z (L,): (S, D, 1, L)."""
     shape = (len(tau), *at.mean.shape)
     tau = np.broadcast_to(tau[:, None], shape).ravel()
@@ -261,7 +264,8 @@ def log_factors(family: Any, tau: Array, at: Placed, z: Array, matters: Array) -
             return value[..., None] - 0.5 * (((eta - mean[i])[..., None] - factor[i, None] * z) / sd[i, None]) ** 2
 
         reach = REACH + np.abs(centre) + np.abs(z - at.z).max() * (len(z) > 1)
-        found = line_integrals(values, centre, width, reach, *SPACING, 8 * len(z), matters, HALVINGS)
+        lines = loosened(*SPACING, times)
+        found = line_integrals(values, centre, width, reach, *lines, 8 * len(z), matters, HALVINGS)
         out[rows] = found + (np.log(whole[rows] / sd[rows]) - HALF_LOG_2PI)[:, None]
     return out.reshape(*shape, len(z))
 
