@@ -94,15 +94,15 @@ def log_expected_prob(family: Family, mean: Array, cov: Array, y: Array, toleran
     """
     closed = family.predictive_log_prob(mean, cov, y)
     if closed is None:
-        return _integrated(family, mean, cov, y)
+        return _integrated(family, mean, cov, y, tolerance)
     out = np.asarray(closed)
     left = np.flatnonzero(np.isnan(out))
     if left.size:
-        out[left] = _integrated(family, mean[left], cov[left], y[left])
+        out[left] = _integrated(family, mean[left], cov[left], y[left], tolerance)
     return out
 
 
-def _integrated(family: Family, mean: Array, cov: Array, y: Array) -> Array:
+def _integrated(family: Family, mean: Array, cov: Array, y: Array, tolerance: float) -> Array:
     density: Density = family
     if (fewer := family.fewer_latents(mean, cov, y)) is not None:
         density, mean, cov, y = fewer
