@@ -554,3 +554,12 @@ def test_angles_and_classes_have_no_standard_deviation():
         GGPRegressor("von_mises", optimizer=None).fit(X, X[:, 0] / 2).predict(X, return_std=True)
     with pytest.raises(ValueError, match=r"classes have no standard deviation: probabilities\(\)"):
         Predictive(families.Bernoulli(), np.zeros((2, 1)), np.ones((2, 1, 1))).std()
+
+
+def test_compositions_with_latents_beyond_floats():
+    """exp(eta) overflows within the latent's range, shares do not."""
+    family = families.Dirichlet(link="exp").resolve(np.full((1, 2), 0.5))
+    p = Predictive(family, np.zeros((1, 2)), 1e6 * np.eye(2)[None])
+    np.testing.assert_allclose(p.mean(), [[0.5, 0.5]], atol=1e-6)  # by symmetry
+    assert np.isfinite(p.sample(100, 0)).all()
+    assert np.isfinite(p.interval(0.9)).all()

@@ -15,12 +15,21 @@ from ggpm.families.composition import Composition, Zeros
 from ggpm.families.curvature import NU2_MAX, Marginals, RankOne
 from ggpm.families.dirichlet_multinomial import log_dirichlet_draws
 from ggpm.families.links import LINKS, Link
-from ggpm.families.special import LogGamma1p, SoftplusTerms, digamma_increment, information_gap, largest, sum_of_others
+from ggpm.families.special import (
+    LogGamma1p,
+    SoftplusTerms,
+    digamma_increment,
+    information_gap,
+    largest,
+    softmax,
+    sum_of_others,
+)
 from ggpm.families.special.log_gamma import log_gamma, log_gamma_factors
 from ggpm.families.special.share_moments import composition_moments
 from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, log_minus_digamma, stirling_error
 
 _TINY = 1e-290  # alpha below it is set to it: exp(eta) is about to underflow to zero, where no density exists
+_HUGE = 1e300  # and above it: exp(eta) is about to overflow
 # The density around y = alpha/S is narrower than the rounding of y from about here on: S eps^2 is of order one.
 _LARGEST = 1e30
 _LARGE_SHAPE = 1e4  # alpha above which terms of gamma densities that nearly cancel are combined
@@ -131,7 +140,8 @@ class Dirichlet(Composition):
 
     # ---- density -----------------------------------------------------------------------------------------
     def _alpha(self, eta: Array) -> Array:
-        return np.maximum(self._link(eta), _TINY)
+        with np.errstate(over="ignore"):
+            return np.clip(self._link(eta), _TINY, _HUGE)
 
     def _terms(self, eta: Array) -> _Terms:
         softplus = SoftplusTerms(eta) if self.link == "softplus" else None
@@ -310,6 +320,8 @@ class Dirichlet(Composition):
 
     # ---- in the space of y -------------------------------------------------------------------------------
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
+        if self.link == "exp":
+            return softmax(eta)  # also where exp(eta) overflows
         alpha = self._alpha(eta)
         return alpha / (alpha @ np.ones(alpha.shape[-1]))[..., None]
 
@@ -366,6 +378,8 @@ class Dirichlet(Composition):
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         alpha = self._alpha(eta)
         log_g = log_dirichlet_draws(alpha, rng)
+        if self.link == "exp":  # beyond all floats a gamma variable is its mean, for all that shares tell
+            log_g = np.where(alpha >= _HUGE, eta, log_g)
         # a part below the smallest float would be a zero, which has no density
         parts = np.exp(np.maximum(log_g - largest(log_g)[..., None], -700.0))
         return self.amounts(parts / (parts @ np.ones(parts.shape[-1]))[..., None])

@@ -24,7 +24,9 @@ GUMBEL_VARIANCE = np.pi**2 / 6.0
 # covariances of eight and ten latents, standard deviations of 0.5 to 1: below 5e-5 against 1e-4).
 MOST_REST, ROUGH = 0.015, 0.1
 OF_REST = 0.05  # error of a probability, relative to the cube of that entry: 1.3e-6 for four classes and 0.03
-TOLERANCE, NEXT = 3e-8, 0.1  # of probabilities; a rule over factors of narrow latents is off by NEXT of its change
+# Change of probabilities from rule to rule over one factor, two, three or more, at which a row is settled; rules over
+# factors of narrow latents are off by NEXT of their change.
+TOLERANCES, NEXT = (3e-8, 1e-7, 5e-7), 0.1
 LEAST_OWN = 0.02  # share of a latent's variance that stays its own
 SWEEPS, LOOK = 60, 5  # over levels and factors, and after how many of them it is seen whether they are enough
 # Steps of latents over a standard deviation of a factor, and Gauss–Hermite nodes that are then off by 3e-8 at most.
@@ -58,8 +60,9 @@ def class_probabilities(mean: Array, cov: Array, most_rest: float = MOST_REST) -
                 out[some] = np.tensordot(weights, given(z, np.arange(some.size)), axes=1)
             else:
                 out[some], change = expectation(
-                    average(given), np.zeros_like(given.size), given.size, atol=TOLERANCE, next_change=NEXT
-                )
+                    average(given), np.zeros_like(given.size), given.size, atol=TOLERANCES[min(r, 3) - 1],
+                    next_change=NEXT,
+                )  # fmt: skip
                 error[some] += change
     return out, error
 
