@@ -53,6 +53,11 @@ def cases() -> dict[str, families.Family]:
         out[f"von_mises_fisher, {d}"] = families.VonMisesFisher().resolve(np.eye(d)[:1])
         out[f"categorical, {d}"] = families.Categorical(n_classes=d).resolve(np.arange(d))
         out[f"multinomial, {d}"] = families.Multinomial().resolve(np.ones((1, d)))
+        noise = 0.3 + 0.7 * np.eye(d)
+        out[f"multivariate_gaussian, {d}"] = families.MultivariateGaussian(noise).resolve(np.zeros((1, d)))
+    for d in (3, 10):
+        out[f"logistic_normal, {d}"] = families.LogisticNormal(0.3 * np.eye(d - 1)).resolve(parts(d))
+    out["dirichlet_multinomial, 3"] = families.DirichletMultinomial().resolve(np.ones((1, 3)))
     return out
 
 

@@ -12,6 +12,7 @@ from ggpm import families
 from ggpm.families.base import OPTIONAL, Family, ScalarFamily
 from ggpm.families.special.class_probabilities import class_probabilities
 from ggpm.families.two_parameters import TwoParameters
+from ggpm.sites.densities import log_expected_prob
 
 ROWS = 4
 # Pairs of methods that a family may compute from the same numbers; the general way is to call both.
@@ -321,11 +322,42 @@ def share_spread(family, y):
         np.testing.assert_allclose(family.spread(eta, trials), want, rtol=1e-12, atol=1e-15)
 
 
+def own_draws(family, y):
+    """Quantiles of the densities of the family's own draws against those of random ones, densities by quadrature."""
+    mean, cov, _, _ = full_covariances(family)
+    n = 1000
+    draws = family.own_draws(mean, cov, n)
+    rough = draws.rough()
+    ranks = rough.argsort(axis=1).argsort(axis=1) / rough.shape[1]
+    fine = draws.fine(np.arange(ROWS), np.broadcast_to(np.arange(rough.shape[1]), rough.shape))
+    rng, each = np.random.default_rng(0), np.tile(np.arange(ROWS), n)
+    eta = mean[each] + np.einsum(
+        "nij,nj->ni", np.linalg.cholesky(cov)[each], rng.normal(size=(n * ROWS, mean.shape[1]))
+    )
+    random = family.encode(family.sample(eta, rng))
+    wanted = log_expected_prob(family, mean[each], cov[each], random).reshape(n, ROWS).T
+    for level in (0.1, 0.5, 0.9):
+        border = np.quantile(fine, level, axis=1)[:, None]
+        # four standard errors of the random draws, and as much of the others
+        np.testing.assert_allclose(np.mean(wanted < border, axis=1), level, atol=8 * np.sqrt(level * (1 - level) / n))
+        # outside a band the rough order decides: by less than the draws themselves are off
+        moved = np.where(np.abs(ranks - level) > 0.05, (ranks < level) * 1.0 - (fine < border), 0.0)
+        assert np.all(np.abs(moved.mean(axis=1)) < 0.005)
+    np.testing.assert_array_equal(draws.fine(np.array([1]), np.array([[7, 3]])), fine[[1]][:, [7, 3]])
+
+
+def quick_log_prob(family, y):
+    mean, cov, _, _ = full_covariances(family)
+    exact = log_expected_prob(family, mean, cov, y)
+    found = family.quick_log_prob(mean, cov, np.stack([y, y]))
+    np.testing.assert_allclose(found, [exact, exact], atol=0.03)  # Laplace's formula
+
+
 COMPARE = {f.__name__: f for f in (
     expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, expected_over_last,
     log_expected_prob_factorised,
     predictive_log_prob, fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob,
-    part_tails, scale_terms, entry_laws, share_spread,
+    part_tails, scale_terms, entry_laws, share_spread, own_draws, quick_log_prob,
 )}  # fmt: skip
 
 
@@ -391,6 +423,7 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
         bare.fewer_latents(y, eye, y),
     ]
     answers += [bare.scale_terms(y, y), bare.part_tails(y, y)]
+    answers += [bare.own_draws(y, eye, 1), bare.quick_log_prob(y, eye, y[None])]
     parts = [bare.scale_slopes, bare.scale_weight, bare.scale_pinned, bare.scale_mode]
     assert [part(y, y) for part in parts] == [None] * 4 and bare.scale_factor(y, y, y) is bare.scale_constant(y) is None
     assert bare.statistic(y) is None and answers == [None] * len(OPTIONAL)
@@ -423,7 +456,8 @@ def test_what_the_built_in_families_have():
     assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
     assert have["scale_terms"] == {"dirichlet", "dirichlet, exp", "categorical", "multinomial"}
     assert have["part_tails"] == {"dirichlet", "dirichlet, exp"}
-    assert have["entry_laws"] == {"wishart"}
+    assert have["entry_laws"] == have["quick_log_prob"] == {"wishart"}
+    assert have["own_draws"] == have["predictive_normal"] | {"logistic_normal", "wishart"}
     assert have["natural"] == have["part_log_prob"] | {
         "von_mises", "von_mises_direction_concentration", "categorical", "multinomial", "wishart",
     }  # fmt: skip

@@ -49,6 +49,8 @@ OPTIONAL = (
     "scale_terms",
     "entry_laws",
     "share_spread",
+    "own_draws",
+    "quick_log_prob",
 )
 """Closed forms that a family may give; each is a method of `Family` that answers None, and `Family.has` tells which
 ones a class overrides. What uses them has a general way for the rest, and tests compare the two."""
@@ -66,6 +68,19 @@ class Density(Protocol):
     def U(self, eta: Array, y: Array, expected: bool = False) -> Any: ...
 
     def expansion(self, y: Array) -> Array: ...
+
+
+class OwnDraws(Protocol):
+    """N equally probable draws of y from the predictive distribution of every row, known by their log densities."""
+
+    def rough(self) -> Array:
+        """Log predictive densities (m, N), whose order is nearly right."""
+
+    def fine(self, rows: NDArray[np.intp], which: NDArray[np.intp]) -> Array:
+        """Log predictive densities of some draws (k, n) of some rows (k,)."""
+
+    def quantile(self, q: float) -> Array | None:
+        """The q-quantile of the log densities of every row, (m,), where it is known without draws."""
 
 
 ROUNDING = 64 * np.finfo(float).eps
@@ -526,6 +541,17 @@ class Family(BaseEstimator, ABC):
 
     def entry_laws(self) -> Any:
         """Laws of the entries of y given the latent, a list of `EntryLaw`, g of shape phi/2; None if unknown."""
+        return None
+
+    def own_draws(self, mean: Array, cov: Array, n: int) -> OwnDraws | None:
+        """At least n draws from every row's predictive distribution, eta ~ N(mean, cov); None if there is no quick way.
+
+        They are the same every time, for highest-density regions: what is asked of them are their densities alone.
+        """
+        return None
+
+    def quick_log_prob(self, mean: Array, cov: Array, y: Array) -> Any:
+        """log E[p(y)] at many encoded y of every row, (N, m, ...) -> (N, m), to 0.01 or so; None if there is no way."""
         return None
 
     def part_tails(self, eta: Array, rest: Array) -> Any:

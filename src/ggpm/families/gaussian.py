@@ -14,6 +14,7 @@ from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array, Bounds, Family, moments
 from ggpm.families.curvature import Diagonal, Marginals
 from ggpm.families.normal import Normal
+from ggpm.families.normal_draws import NormalDraws, TransformedDraws
 from ggpm.families.special.stable import HALF_LOG_2PI
 from ggpm.families.support import Real
 
@@ -214,6 +215,9 @@ class Gaussian(Family):
             z[..., j] = (z[..., j] - np.einsum("...k,...k->...", L[..., j, :j], z[..., :j])) / L[..., j, j]
         log_det = np.sum(np.log(np.einsum("...jj->...j", L)), axis=-1)
         return -0.5 * np.sum(z**2, axis=-1) - log_det - D * HALF_LOG_2PI
+
+    def own_draws(self, mean: Array, cov: Array, n: int) -> NormalDraws | TransformedDraws:
+        return NormalDraws(self.predictive_log_prob(mean, cov, mean), mean.shape[1], n)
 
 
 class GaussianLine(Normal):

@@ -14,6 +14,7 @@ from ggpm.data.rows import batches
 from ggpm.families.base import Array, Bounds, Family
 from ggpm.families.composition import Composition, Zeros
 from ggpm.families.multivariate_gaussian import MultivariateGaussian
+from ggpm.families.normal_draws import TransformedDraws
 from ggpm.families.special import log_softmax
 from ggpm.families.special.quadrature import matched_nodes, square_root, trapezoid
 from ggpm.families.support import Simplex
@@ -146,6 +147,11 @@ class LogisticNormal(Composition, MultivariateGaussian):
 
     def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array:
         return super().predictive_log_prob(mean, cov, y) + self._log_volume(y)
+
+    def own_draws(self, mean: Array, cov: Array, n: int) -> TransformedDraws:
+        top = super().predictive_log_prob(mean, cov, mean)
+        root = np.asarray(np.linalg.cholesky(cov + self._noise(mean.shape[1])), dtype=np.float64)
+        return TransformedDraws(top, mean, root, self._log_volume, math.ceil(math.log2(n)))
 
     # ---- in the space of y ---------------------------------------------------------------------------------
     def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ggpm.data.rows import batches
 from ggpm.families.base import Array, Bounds, Family, moments
 from ggpm.families.curvature import Blocks, Marginals
+from ggpm.families.matrix_draws import WishartDraws, laplace_of_matrices
 from ggpm.families.residual_variances import ResidualVariances
 from ggpm.families.special.adaptive import cholesky_root, place, product_rule
 from ggpm.families.special.products import EntryLaw
@@ -214,6 +215,19 @@ class Wishart(Family):
             return None
         own = self.expansion(y)
         return ResidualVariances.of(float(self.phi), self.log_prob(own, y), own, y, mean, cov)
+
+    def own_draws(self, mean: Array, cov: Array, n: int) -> WishartDraws | None:
+        if self._p == 1:
+            return None
+        return WishartDraws(float(self.phi), self._head, mean, cov, math.ceil(math.log2(n)))
+
+    def quick_log_prob(self, mean: Array, cov: Array, y: Array) -> Array | None:
+        return None if self._p == 1 else laplace_of_matrices(float(self.phi), self._head, mean, cov, y)
+
+    @property
+    def _head(self) -> float:
+        """Log density of the unit matrix given that it is the mean."""
+        return float(self.log_prob(np.zeros(self.latent_dim), np.eye(int(self._p or 1))))
 
     def u(self, eta: Array, y: Array) -> Array:
         w, _, v, s = self._residuals(eta, y)

@@ -27,7 +27,7 @@ from ggpm.prediction.entries import entry_quantiles
 from ggpm.prediction.line import Line, Several, expect
 from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.parts import Drawn, PartTable, part_tables
-from ggpm.prediction.regions import interior, log_density
+from ggpm.prediction.regions import densities_of_draws
 from ggpm.prediction.roots import coordinate, integers_between, roots, values_between
 
 if TYPE_CHECKING:
@@ -236,11 +236,10 @@ class Ordered:
 
     def density_depth(self, p: Predictive, encoded: Array, random_state: Any) -> Array:
         """Probability of what is more probable than y, randomised between equals; by draws."""
-        draws = np.stack([p.family.encode(interior(p.family, d)) for d in p.sample(SCORE_DRAWS, 0)])
-        own, others = log_density(p, encoded[None]), log_density(p, draws)
+        own, others = densities_of_draws(p, encoded, SCORE_DRAWS)
         above, equal = np.mean(others > own, axis=0), np.mean(others == own, axis=0)
         if not p.family.support.integer:  # y is as good as one more draw
-            equal = np.full_like(above, 1.0 / SCORE_DRAWS)
+            equal = np.full_like(above, 1.0 / len(others))
         return above + np.random.default_rng(random_state).uniform(size=len(above)) * equal
 
     def inside(self, p: Predictive, encoded: Array, depth: Array, level: float) -> NDArray[np.bool_]:

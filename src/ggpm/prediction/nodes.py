@@ -207,10 +207,10 @@ def mixture_density(family: Family, eta: Array, weights: Array, y: Array) -> Arr
     return np.matmul(np.broadcast_to(weights, eta.shape[:2])[:, None, :], np.exp(log_densities(family, eta, y)))[:, 0]
 
 
-def log_densities(family: Family, eta: Array, y: Array) -> Array:
-    """log p(y | eta) for every node and every y, (k, S, G)."""
+def log_densities(family: Family, eta: Array, y: Array, natural: tuple[Array, Array] | None = None) -> Array:
+    """log p(y | eta) for every node and every y, (k, S, G); ``natural`` are the family's at the nodes, if known."""
     if family.has("natural"):
-        theta, b = family.natural(eta)
+        theta, b = family.natural(eta) if natural is None else natural
         T, log_h = family.statistic(y)
         if np.abs(theta).max() * np.abs(T).max() < LARGEST_NATURAL:
             out = np.matmul(theta, T.swapaxes(1, 2))
