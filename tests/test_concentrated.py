@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from ggpm import Predictive, families
+from ggpm import GGPRegressor, Predictive, families
 from ggpm.families.special.adaptive import cholesky_root
 from ggpm.families.special.bessel import BesselRatio
 from ggpm.families.special.concentrated import log_density, moments
@@ -111,3 +111,18 @@ def test_rows_do_not_depend_on_others():
         np.testing.assert_allclose(log_density(mean[one], cov[one], y[one]), whole[one], rtol=0, atol=1e-12)
         np.testing.assert_allclose(moments(mean[one], cov[one]), m[one], rtol=0, atol=1e-12)
     assert np.all(np.isfinite(Predictive(FAMILY, mean, cov).mean()))
+
+
+def test_fits_start_from_the_scale_of_angles():
+    """Angles within a hundredth of a radian: the origin is theirs, and a fit finds their noise."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(-2.0, 2.0, (30, 1)), axis=0)
+    y = 1.0 + 1e-2 * (np.sin(x[:, 0]) + 0.3 * rng.normal(size=30))
+    origin = FAMILY.resolve(y).adapted(y).origin
+    assert abs(np.arctan2(origin[1], origin[0]) - y.mean()) < 1e-5  # a mean direction is the mean of close angles
+    # latents of order one turn the direction by the spread of the angles, and the variance of y is 1/k
+    np.testing.assert_allclose(np.hypot(origin[0], origin[1]), 1.0 / y.std(), rtol=1e-3)
+    np.testing.assert_allclose(np.exp(-0.5 * origin[2]), y.std(), rtol=1e-3)
+    p = GGPRegressor(FAMILY, inference="laplace").fit(x, y).predict_dist(x)
+    assert 2e-3 < np.std(y - p.mean()) < 4e-3
+    np.testing.assert_allclose(p.parameter("concentration").mean() ** -0.5, 3e-3, rtol=0.5)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any, Self
+
 import numpy as np
 
 from ggpm.families.base import Array, Family
+from ggpm.families.base import moments as moments_of
 from ggpm.families.curvature import Blocks, Marginals
 from ggpm.families.special.concentrated import log_density, moments
 from ggpm.families.special.mean_bessel import mean_log_bessel
@@ -49,6 +53,18 @@ class VonMisesDirectionConcentration(VonMises):
     needs_spread = (1e-4, "von_mises")  # below, no bound of the evidence is found (measured)
     latent_variance = (1.0, 1.0, 1.0)
     latents_without_unit = (0, 1)
+
+    def adapted(self, y: Any, weight: Array | None = None) -> Self:
+        """With origins at the mean of (cos y, sin y) and at the concentration of all angles about it, from one on.
+
+        (a, b) is as long as the spread of the angles is small, so that latents of order one turn it by that spread.
+        """
+        out, mean = copy.copy(self), moments_of(self.direction(self.encode(y)), weight)[0]
+        R2 = float(mean @ mean)
+        if R2 < 1.0:
+            kappa = np.sqrt(R2) * (2.0 - R2) / (1.0 - R2)  # Banerjee et al. 2005, eq. (4.4)
+            out._origin = np.array([*(mean / np.sqrt(1.0 - R2)), np.log(max(1.0, kappa))])
+        return out
 
     def parameter(self, name: str, eta: Array) -> Array:
         return super().parameter(name, eta) if name == "direction" else np.linalg.norm(self._theta(eta)[0], axis=-1)
