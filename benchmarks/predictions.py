@@ -2,7 +2,9 @@
 
 For n = 300 training rows and 10,000 new ones the mean and variance of the latent take D + 1 triangular solves of order
 n with as many right-hand sides; that time, measured in the same process, is the unit. Latents are like those of a fit:
-means N(0, 1), standard deviations between 0.1 and 0.7, correlations of 0.3. Prints units, rows per second, peak memory.
+means N(0, 1), standard deviations between 0.1 and 0.7, correlations of 0.3. Prints units, rows per second, peak memory,
+and an exclamation mark where one of the first and the last is above its limit; exit code 1 then. More than three latents
+have no limit.
 
     python benchmarks/predictions.py [--rows 10000] [--families poisson von_mises ...] [--large]
 
@@ -26,6 +28,16 @@ from ggpm import Predictive, families
 
 TRAINING = 300
 ASKED = ("mean", "var", "log_prob", "interval", "pit", "highest_density")
+# Units that a question may take with one latent, and with two or three; peak memory in MB.
+LIMITS = {
+    "mean": (1.5, 3.0),
+    "var": (1.5, 3.0),
+    "log_prob": (1.5, 3.0),
+    "interval": (4.0, 15.0),
+    "pit": (4.0, 15.0),
+    "highest_density": (30.0, 30.0),
+}
+MEMORY = 300.0
 
 
 def cases() -> dict[str, families.Family]:
@@ -41,10 +53,23 @@ def cases() -> dict[str, families.Family]:
         "gamma": families.Gamma(phi=0.3),
         "inverse_gaussian": families.InverseGaussian(phi=0.4),
         "beta": families.Beta(phi=6.0),
+        "beta_binomial": families.BetaBinomial(phi=4.0),
+        "log_normal": families.LogNormal(phi=0.4),
+        "weibull": families.Weibull(phi=1.7),
         "bernoulli": families.Bernoulli(),
         "ordinal": families.Ordinal(phi=[-1.2, 0.1, 0.9]).resolve(np.arange(4)),
         "von_mises": families.VonMises(),
         "von_mises_direction_concentration": families.VonMisesDirectionConcentration(),
+        "gaussian_mean_scale": families.GaussianMeanScale(),
+        "student_t": families.StudentT(phi=5.0),
+        "gamma_mean_shape": families.GammaMeanShape(),
+        "beta_mean_precision": families.BetaMeanPrecision(),
+        "negative_binomial_mean_dispersion": families.NegativeBinomialMeanDispersion(),
+        "hurdle, poisson": families.Hurdle(families.Poisson()),
+        "hurdle, gamma": families.Hurdle(families.Gamma(phi=0.3)),
+        "zero_inflated, negative_binomial": families.ZeroInflated(families.NegativeBinomial(phi=0.4)),
+        "zero_inflated, beta": families.ZeroInflated(families.Beta(phi=6.0)),
+        "zero_one_inflated_beta": families.ZeroOneInflatedBeta(phi=6.0),
         "wishart, 2": families.Wishart(phi=5.5).resolve(np.eye(2)[None]),
         "wishart, 3": families.Wishart(phi=6.5).resolve(np.eye(3)[None]),
     }
@@ -119,7 +144,12 @@ def large(rng: np.random.Generator) -> None:
         print(f"{name:48s} {time.perf_counter() - wall:7.2f} s  {time.process_time() - cpu:7.2f} s of processor time")
 
 
-def main() -> None:
+def limit(question: str, D: int) -> float:
+    """Units that a question may take with D latents."""
+    return LIMITS[question][D > 1] if D <= 3 else np.inf
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--families", nargs="*", default=None, help="names that begin like one of these")
@@ -128,9 +158,11 @@ def main() -> None:
     options = parser.parse_args()
     rng = np.random.default_rng(0)
     if options.large:
-        return large(rng)
-    print(f"{'family':22s} D  " + "".join(f"{name:>24s}" for name in options.ask))
-    print(" " * 25 + "".join(f"{'units   rows/s    MB':>24s}" for _ in options.ask))
+        large(rng)
+        return 0
+    within = True
+    print(f"{'family':34s} D  " + "".join(f"{name:>25s}" for name in options.ask))
+    print(" " * 37 + "".join(f"{'units   rows/s    MB ':>25s}" for _ in options.ask))
     for name, family in cases().items():
         if options.families and not any(name.startswith(start) for start in options.families):
             continue
@@ -148,16 +180,19 @@ def main() -> None:
             try:
                 ask()
             except ValueError:  # no order, no density
-                cells.append(f"{'-':>24s}")
+                cells.append(f"{'- ':>25s}")
                 continue
             taken = seconds(ask)
             tracemalloc.start()
             ask()
             peak = tracemalloc.get_traced_memory()[1] / 2**20
             tracemalloc.stop()
-            cells.append(f"{taken / unit:9.2f} {options.rows / taken:8.0f} {peak:5.0f}")
-        print(f"{name:22s} {D:2d} " + "".join(cells), flush=True)
+            good = taken <= limit(question, D) * unit and peak <= MEMORY
+            within &= good
+            cells.append(f"{taken / unit:9.2f} {options.rows / taken:8.0f} {peak:5.0f}{' ' if good else '!'}")
+        print(f"{name:34s} {D:2d} " + "".join(cells), flush=True)
+    return 0 if within else 1
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -10,6 +10,7 @@ from ggpm.families.binomial import Binomial
 from ggpm.families.special import SoftplusTerms
 from ggpm.families.special.rising import expected_second, log_polya, log_polya_and_slopes, log_rising
 
+SMALL, LARGE = 600.0, 1e200  # -log of the first probability, and terms, beyond which floats would end
 _TINY = 1e-290  # a or b below it is set to it: the probability is about to underflow to zero
 
 
@@ -113,12 +114,19 @@ class BetaBinomial(Binomial):
         first = np.stack([np.zeros_like(N), N], axis=-1)
         pair = np.stack([np.where(left, log_expit(eta[..., 0]), log_expit(-eta[..., 0])),
                          np.where(left, log_expit(-eta[..., 0]), log_expit(eta[..., 0]))], axis=-1)  # fmt: skip
-        term = log_polya(first, pair, np.asarray(self.phi, dtype=float))
-        total = np.where(last >= 0, term, -np.inf)
-        for j in range(int(last.max(initial=0.0))):
+        start = log_polya(first, pair, np.asarray(self.phi, dtype=float))
+        # terms are relative to exp(unit), which they outgrow where the first one is too small for floats
+        unit, most = np.where(start > -SMALL, 0.0, start), int(last.max(initial=0.0))
+        term = np.exp(start - unit)
+        total = np.where(last >= 0, term, 0.0)
+        for j in range(most):
             room = np.maximum(N - j, 1.0)
-            term = term + np.log(room / (j + 1.0) * (own + j) / (room - 1.0 + other))
-            total = np.where(j + 1 <= last, np.logaddexp(total, term), total)
+            term = term * (room / (j + 1.0) * (own + j) / (room - 1.0 + other))
+            total += np.where(j + 1 <= last, term, 0.0)
+            if np.any(large := term > LARGE):
+                unit, term, total = unit + large * np.log(LARGE), *(np.where(large, x / LARGE, x) for x in (term, total))
+        with np.errstate(divide="ignore"):
+            total = np.log(total) + unit
         tail = np.exp(np.minimum(total, 0.0))
         return np.where(k < 0, 0.0, np.where(left, tail, 1.0 - tail))
 

@@ -107,6 +107,9 @@ class GaussianMeanScale(RealLocationScale):
         total = variance + np.exp(2.0 * b)
         return -0.5 * ((y - centre) ** 2 / total + np.log(total)) - HALF_LOG_2PI
 
+    def normal_scales(self) -> tuple[Array, Array]:
+        return np.zeros(1), np.ones(1)
+
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         return np.exp(2.0 * eta[..., 1])
 

@@ -12,6 +12,11 @@ from ggpm.families.integration import LogDensity, Rule
 from ggpm.families.special.stable import HALF_LOG_2PI, log_minus_digamma, stirling_error
 
 
+# Of the normals whose mixture Student's t is: spacing of the logarithms of their standard deviations, in itself and in
+# standard deviations, and the logarithm of the density beyond which they are left out.
+SPACING, NARROW, NOTHING = 0.3, 0.8, 20.0
+
+
 class HeavyTails(RealLine):
     """Real numbers whose density falls like a power: nodes ever wider apart."""
 
@@ -82,6 +87,21 @@ class StudentT(RealLocationScale):
     def profile_information_phi(self) -> tuple[float, float]:
         nu = float(self.phi)
         return 2.0 * nu / (nu + 3.0) ** 2, 6.0 * nu / (nu + 3.0) ** 2
+
+    def normal_scales(self, beyond: float = 0.0) -> tuple[Array, Array]:
+        """Standard deviations exp(w) of normals, w = -log(g/phi)/2 with a chi-square g of phi degrees of freedom.
+
+        The density of w is proportional to exp(-phi (w + exp(-2w)/2)): the trapezoidal rule, up to ``beyond`` further
+        for y that is so far away, in logarithms.
+        """
+        nu = float(self.phi)
+        spacing = 1.0 / np.hypot(np.sqrt(2.0 * nu) / NARROW, 1.0 / SPACING)
+        # phi (w + exp(-2w)/2 - 1/2) is NOTHING at either end
+        low = -0.5 * np.log1p(2.0 * NOTHING / nu + 2.0 * np.sqrt(NOTHING / nu))
+        high = beyond + NOTHING / nu + np.sqrt(NOTHING / nu)
+        w = low + (high - low) * np.linspace(0.0, 1.0, int(np.ceil((high - low) / spacing)) + 1)
+        share = np.exp(-nu * (w + 0.5 * np.expm1(-2.0 * w)))
+        return w, share / share.sum()
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         nu = float(self.phi)

@@ -252,6 +252,13 @@ class LocationScale(TwoParameters):
     def profile_information(self) -> tuple[float, float | None, float]:
         """Information about (a, b) at exp(b) = 1; None between them where h is symmetric."""
 
+    def normal_scales(self) -> tuple[Array, Array] | None:
+        """Logarithms (K,) of the standard deviations of normals, and weights, whose mixture has the density exp(h).
+
+        None if it is no such mixture in t = y.
+        """
+        return None
+
     def profile_phi(self, z: Array) -> tuple[Array, Array, Array]:
         """Derivatives in log phi of h and of its first two derivatives."""
         raise NotImplementedError

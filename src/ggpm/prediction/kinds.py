@@ -29,6 +29,7 @@ from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.parts import Drawn, PartTable, part_tables
 from ggpm.prediction.regions import densities_of_draws
 from ggpm.prediction.roots import coordinate, integers_between, roots, values_between
+from ggpm.prediction.sections import law_of
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
@@ -71,6 +72,9 @@ class Ordered:
             return expect(p.family, line.mean, line.sd, encoded, cdf)[0]
         if p.family.has("part_log_prob"):
             return self._from_parts(p, lambda table, rows: table.cdf(encoded[rows]))
+        law = law_of(p)
+        if law is not None:
+            return law(slice(None), encoded, True, False)[0]
         return p._expect(lambda eta, rows: cdf(eta, encoded[rows]))
 
     @staticmethod
@@ -191,7 +195,9 @@ class Ordered:
     def _line(p: Predictive) -> Line:
         """The distribution of one number given the latent."""
         mean, sd = p.latent_mean[:, 0], np.sqrt(np.maximum(p.latent_cov[:, 0, 0], 0.0))
-        return Line(p.family, mean, sd) if p.family.latent_dim == 1 else Several(p.family, mean, sd, predictive=p)
+        if p.family.latent_dim == 1:
+            return Line(p.family, mean, sd)
+        return Several(p.family, mean, sd, predictive=p, law=law_of(p))
 
     # ---- regions -------------------------------------------------------------------------------------------------
     def interval(self, p: Predictive, level: float) -> NDArray:

@@ -51,6 +51,7 @@ COARSE = Fineness(5.2, 0.34, 1.1)
 STEEPER = 0.8
 # A step whose value at the family's expansion point lies between these is centred there.
 MIDDLE = (0.05, 0.95)
+KNOWN = 1.0  # standard deviation of a latent, in units of the nodes, up to which it sees no step
 # Degrees of the surface, plus one, in the mean (and as many again for every so many units of its range), in the
 # standard deviation and in the logarithm of the trials.
 SURFACE_MEAN, SURFACE_SD, SURFACE_TRIALS = 12, 7, 6
@@ -59,16 +60,23 @@ THRESHOLD_POINTS = 129  # of a density whose highest part is looked for
 
 
 def step_nodes(
-    family: Family, mean: Array, sd: Array, y: Array, fineness: Fineness = FINE
+    family: Family,
+    mean: Array,
+    sd: Array,
+    y: Array,
+    fineness: Fineness = FINE,
+    of: Callable[[Rows], Family] | None = None,
 ) -> Iterator[tuple[Rows, Array, Array]]:
     """Rows (k,), nodes (S, k, 1) and weights (S, k) for expectations, over N(mean, sd²), of what moves with y.
+
+    ``of`` gives the family of some rows where it has a phi for every row.
 
     >>> from ggpm.families import Poisson
     >>> mean, sd, y = np.array([0.3]), np.array([2.0]), np.array([4.0])
     >>> [round(float(w[:, 0] @ eta[:, 0, 0]), 7) for _, eta, w in step_nodes(Poisson(), mean, sd, y)]
     [0.3]
     """
-    centre, width = _step(family, mean, sd, y)
+    centre, width = _step(family, mean, sd, y, of or (lambda rows: family))
     away = np.hypot(width, mean - centre)
     narrow = np.maximum(sd, 1e-9 * away)  # places nodes also where the latent is known
     middle = np.arcsinh((mean - centre) / width)
@@ -87,10 +95,11 @@ def step_nodes(
             yield rows, (mean[rows] + sd[rows] * e)[..., None], weights / weights.sum(axis=0)
 
 
-def _step(family: Family, mean: Array, sd: Array, y: Array) -> tuple[Array, Array]:
+def _step(family: Family, mean: Array, sd: Array, y: Array, of: Callable[[Rows], Family]) -> tuple[Array, Array]:
     """Centre and width of the step in the latent: the point of expansion and the likelihood's width there.
 
-    Where the cdf at that point is next to 0 or 1 (a mean is not a median), both are searched for.
+    Where the cdf at that point is next to 0 or 1 (a mean is not a median), both are searched for; but latents that are
+    known better than the likelihood is wide see no step, and nodes about their mean serve.
     """
     with np.errstate(all="ignore"):
         eta = family.expansion(y)
@@ -102,7 +111,14 @@ def _step(family: Family, mean: Array, sd: Array, y: Array) -> tuple[Array, Arra
     rows = np.flatnonzero(~good & (sd > 0))
     centre, width = np.where(good, centre, mean), np.where(good, width, np.where(sd > 0, sd, 1.0))
     if rows.size:
-        at = [_crossing(family, mean[rows], sd[rows], y[rows], level) for level in (0.2, 0.5, 0.8)]
+        with np.errstate(all="ignore"):
+            told = of(rows).U(mean[rows, None], y[rows], expected=True).dense()[..., 0, 0]
+        own = STEEPER / np.sqrt(np.maximum(told, 1.0))
+        known = np.isfinite(own) & (sd[rows] < KNOWN * own)
+        width[rows[known]] = own[known]
+        rows = rows[~known]
+    if rows.size:
+        at = [_crossing(of(rows), mean[rows], sd[rows], y[rows], level) for level in (0.2, 0.5, 0.8)]
         centre[rows] = at[1]
         width[rows] = np.maximum(0.5 * np.abs(at[2] - at[0]), 1e-9 * sd[rows])
     return centre, width
@@ -243,18 +259,38 @@ class Line:
 
 @dataclass(frozen=True)
 class Several(Line):
-    """The predictive distribution of one number per row, given several latents: nodes are `Predictive`'s own."""
+    """The predictive distribution of one number per row, given several latents.
+
+    By the law of `ggpm.prediction.sections` where there is one; else nodes are `Predictive`'s own.
+    """
 
     predictive: Predictive | None = None
+    law: Any = None
 
-    def _expect(self, rows: Any, y: Array, *functions: Callable[[Array, Array], Array]) -> list[Array]:
+    def _values(self, rows: Any, y: Array, cdf: bool, density: bool) -> list[Array]:
+        if self.law is not None:
+            return self.law(rows, y, cdf, density)
         assert self.predictive is not None
+        functions = [self.family.cdf] * cdf + [lambda eta, v: np.exp(self.family.log_prob(eta, v))] * density
         found = self.predictive.rows(rows)._expect(
             lambda eta, some: np.stack([function(eta, y[some]) for function in functions], axis=-1)
         )
         return list(found.T)
 
+    def cdf(self, rows: Any, y: Array) -> Array:
+        return self._values(rows, y, True, False)[0]
+
+    def cdf_and_slope(self, rows: Any, y: Array) -> tuple[Array, Array]:
+        F, p = self._values(rows, y, True, True)
+        return F, p * self.coordinate.slope(y)
+
+    def steps(self, rows: Any, k: Array) -> tuple[Array, Array]:
+        upto, p = self._values(rows, np.maximum(k, 0.0), True, True)
+        return np.where(k > 0, np.maximum(upto - p, 0.0), 0.0), np.where(k >= 0, upto, 0.0)
+
     def _start(self, q: float) -> tuple[Array, Array | None]:
+        if self.law is not None:
+            return self.law.start(q)
         assert self.predictive is not None
         middle = self.predictive._centre()
         return (middle, None) if self.family.support.integer else (self.coordinate.clipped(middle), None)

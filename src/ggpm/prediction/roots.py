@@ -20,6 +20,7 @@ LARGEST = 1e300  # count up to which a quantile is looked for
 # A step after a residual below this, in units of probability, is the last one: Newton's error is of the order of its
 # square, and a slope that is wrong by one in a hundred leaves as little.
 SETTLED = 3e-4
+NEARLY = 0.02  # residual up to which a slope that is nearly right leads nearer
 # Steps of one count or by the probability of the count, before counts are searched by halving.
 COUNT_STEPS = 12
 MOST_HALVINGS = 100  # and steps of the secant between them
@@ -80,9 +81,9 @@ def roots(
     if slope is not None and cdf is not None:
         F = cdf(todo, at.back(z))
         step = _logit_step(F, slope, q)
-        near = (np.abs(F - q) < SETTLED) & np.isfinite(step)
-        z = np.where(near, z + step, z)
-        todo = todo[~near]
+        near = np.abs(F - q) < NEARLY
+        z = np.where(near & np.isfinite(step), z + step, z)
+        todo = todo[~(near & (np.abs(F - q) < SETTLED) & np.isfinite(step))]
     while todo.size:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             F, f = law(todo, at.back(z[todo]))

@@ -1,0 +1,189 @@
+"""One number given several latents: its law given one of them, averaged over that one.
+
+Given the log-scale b of a `LocationScale` family y is normal, or a mixture of normals; given the dispersion b of a
+scalar family (`WithDispersion`) it has one latent left, whose nodes are those of `ggpm.prediction.line`; and given the
+latent a of a family with exact zeros (`Zeros`, `ZeroOneInflatedBeta`) the probabilities of these are averages that do
+not depend on y. So few nodes serve, and all of them again for every y of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from ggpm.data.rows import batches
+from ggpm.families.base import Family
+from ggpm.families.special.adaptive import place
+from ggpm.families.two_parameters import LocationScale, WithDispersion
+from ggpm.prediction.line import COARSE, step_nodes
+from ggpm.prediction.nodes import hermite
+from ggpm.prediction.roots import coordinate, integer_roots, roots
+
+if TYPE_CHECKING:
+    from ggpm.prediction.predictive import Predictive
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+# Largest standard deviation of b, in units of the width on which laws change with it, and Gauss-Hermite nodes that then
+# give distribution functions to 1e-6; beyond it the trapezoidal rule with so large a spacing, in that unit and in
+# standard deviations, and so far a reach: to 1e-6 up to 0.6 units, 4e-6 up to 0.8 (normals and gammas).
+HERMITE = ((1e-6, 1), (0.02, 3), (0.05, 5), (0.1, 6), (0.15, 7))
+SPACING, NARROW, REACH = 0.5, 0.95, 5.3
+MOST = 4096  # nodes of b
+
+
+def deviations(spread: Array) -> Iterator[tuple[Rows, Array, Array]]:
+    """Rows (k,), standard normal nodes (S,) and weights (S,), by standard deviations in units of the law's width.
+
+    >>> [(len(rows), len(e), round(float(w @ e**2), 4)) for rows, e, w in deviations(np.array([0.0, 0.1, 0.1]))]
+    [(1, 1, 0.0), (2, 6, 1.0)]
+    """
+    limits, sizes = np.array([h[0] for h in HERMITE]), np.array([h[1] for h in HERMITE])
+    found = np.searchsorted(limits, spread)
+    wide = found == len(HERMITE)
+    count = REACH * np.hypot(spread / SPACING, 1.0 / NARROW)
+    half = np.minimum(np.ceil(2.0 ** (np.ceil(4.0 * np.log2(count)) / 4.0)), MOST // 2).astype(int)
+    size = np.where(wide, -half, sizes[np.minimum(found, len(HERMITE) - 1)])
+    for n in np.unique(size):
+        rows = np.flatnonzero(size == n)
+        if n > 0:
+            x, w = hermite((int(n),))
+            yield rows, x[:, 0], w
+        else:
+            e = REACH * np.arange(n, -n + 1) / -n
+            w = np.exp(-0.5 * e * e)
+            yield rows, e, w / w.sum()
+
+
+class Law(Protocol):
+    """Distribution functions and densities of some rows of a prediction, at one y for each."""
+
+    def __call__(self, rows: Any, y: Array, cdf: bool, density: bool) -> list[Array]:
+        """What is asked for, in this order, (k,) each; of counts the probability in the place of the density."""
+        ...
+
+
+@dataclass(frozen=True)
+class Normals:
+    """Mixtures of normals: families of locations and log-scales whose density is one."""
+
+    predictive: Predictive
+
+    def __call__(self, rows: Any, y: Array, cdf: bool, density: bool) -> list[Array]:
+        p = self.predictive.rows(rows)
+        out = [np.empty(len(p)) for _ in range(cdf + density)]
+        for some, centre, sd, weights in normal_nodes(p):
+            z = (y[some] - centre) / sd
+            if cdf:
+                out[0][some] = weights @ ndtr(z)
+            if density:
+                out[-1][some] = weights @ (np.exp(-0.5 * z * z) / sd) / np.sqrt(2.0 * np.pi)
+        return out
+
+    def start(self, q: float) -> tuple[Array, Array | None]:
+        p = self.predictive
+        return p.latent_mean[:, 0] + ndtri(q) * np.sqrt(p.latent_cov[:, 0, 0] + np.exp(2.0 * p.latent_mean[:, 1])), None
+
+
+def normal_nodes(p: Predictive) -> Iterator[tuple[Rows, Array, Array, Array]]:
+    """Rows (k,), means and standard deviations (S, k) of normals, and weights (S,)."""
+    family: Any = p.family
+    factor, share = family.normal_scales()
+    mean, sd, slope, rest = conditional(p)
+    # how far the mean moves while b does, beside the width of the normals at small b
+    width = np.sqrt(rest + np.exp(2.0 * np.maximum(mean[:, 1] - 2.0 * sd, -300.0)))
+    for group, e, w in deviations(np.hypot(sd, slope * sd / width)):
+        weights = np.outer(w, share).ravel()
+        for part in batches(len(group), 4 * len(weights)):
+            rows = group[part]
+            b = mean[rows, 1] + sd[rows] * e[:, None]
+            scale = np.exp(2.0 * np.clip(b, -300.0, 300.0))[:, None] * np.exp(2.0 * factor)[:, None]
+            total = np.sqrt(rest[rows] + scale).reshape(len(weights), -1)
+            centre = np.repeat(mean[rows, 0] + (slope * sd)[rows] * e[:, None], len(share), axis=0)
+            yield rows, centre, total, weights
+
+
+def conditional(p: Predictive) -> tuple[Array, Array, Array, Array]:
+    """Means of (a, b), standard deviation of b, slope of the mean of a given b, and the variance of a that is left."""
+    cov, sd = p.latent_cov, np.sqrt(np.maximum(p.latent_cov[:, 1, 1], 0.0))
+    slope = np.divide(cov[:, 0, 1], sd**2, out=np.zeros_like(sd), where=sd > 0)
+    return p.latent_mean, sd, slope, np.maximum(cov[:, 0, 0] - slope * cov[:, 0, 1], 0.0)
+
+
+@dataclass(frozen=True)
+class Dispersed:
+    """Scalar families with a latent for their dispersion: given b, the steps of a line in a."""
+
+    predictive: Predictive
+
+    def __call__(self, rows: Any, y: Array, cdf: bool, density: bool) -> list[Array]:
+        p = self.predictive.rows(rows)
+        family: Any = p.family
+        mean, sd, slope, rest = conditional(p)
+        told = family.U(mean, y, expected=True).diag[:, 0]
+        spread = sd * np.hypot(1.0, slope * np.sqrt(told / (1.0 + told * rest)))
+        out = [np.empty(len(p)) for _ in range(cdf + density)]
+        for group, e, w in deviations(spread):
+            for part in batches(len(group), 4 * len(e)):
+                some = group[part]
+                b, centre = mean[some, 1] + sd[some] * e[:, None], mean[some, 0] + (slope * sd)[some] * e[:, None]
+                known, width = (np.broadcast_to(v[some], b.shape).ravel() for v in (y, np.sqrt(rest)))
+                found = self._given(b.ravel(), centre.ravel(), width, known, cdf, density)
+                for total, values in zip(out, found, strict=True):
+                    total[some] = w @ values.reshape(b.shape)
+        return out
+
+    def _given(
+        self, b: Array, centre: Array, width: Array, y: Array, cdf: bool, density: bool
+    ) -> list[Array]:
+        """The same given b, for a ~ N(centre, width²)."""
+        family: Any = self.predictive.family
+        out = [np.empty(len(b)) for _ in range(cdf + density)]
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            for rows, a, weights in step_nodes(
+                family.at(b), centre, width, y, COARSE, lambda rows: family.at(b[rows])
+            ):
+                own = family.at(b[rows])
+                if cdf:
+                    out[0][rows] = np.einsum("sk,sk->k", weights, own.cdf(a, y[rows]))
+                if density:
+                    out[-1][rows] = np.einsum("sk,sk->k", weights, np.exp(own.log_prob_xi(a[..., 0], y[rows])))
+        return out
+
+    def start(self, q: float) -> tuple[Array, Array | None]:
+        return few_nodes(self.predictive, q)
+
+
+def few_nodes(p: Predictive, q: float) -> tuple[Array, Array | None]:
+    """About the quantiles: those of mixtures over three nodes for each latent, in coordinates with slopes, or counts."""
+    family = p.family
+    x, w = hermite((3,) * p.latent_mean.shape[1])
+    eta = place(p.latent_mean, p.cholesky(), x)
+    at, integer = coordinate(family.support), family.support.integer
+
+    def law(rows: Any, y: Array) -> tuple[Array, Array]:
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            nodes = eta[:, rows]
+            F, f = w @ family.cdf(nodes, y), w @ np.exp(family.log_prob(nodes, y))
+        return (F - f, F) if integer else (F, f * at.slope(y))
+
+    middle = p._centre()
+    if integer:
+        spread = np.sqrt(np.maximum(family.spread(p.latent_mean), 0.0))
+        near = np.clip(np.round(middle + ndtri(q) * spread), 0.0, 2.0**52)
+        return integer_roots(law, q, near, np.full(len(p), np.inf)), None
+    z = roots(law, q, at.clipped(middle), at)
+    return z, law(slice(None), at.back(z))[1]
+
+
+def law_of(p: Predictive) -> Any:
+    """The law of the rows of a prediction by sections; None if the family has none."""
+    if isinstance(p.family, LocationScale) and p.family.normal_scales() is not None:
+        return Normals(p)
+    return Dispersed(p) if isinstance(p.family, WithDispersion) else None
