@@ -3,7 +3,7 @@
 For n = 300 training rows and 10,000 new ones the mean and variance of the latent take D + 1 triangular solves of order
 n with as many right-hand sides; that time, measured in the same process, is the unit. Latents are like those of a fit:
 means N(0, 1), standard deviations between 0.1 and 0.7, correlations of 0.3. Prints units, rows per second, peak memory,
-and an exclamation mark where one of the first and the last is above its limit; exit code 1 then. More than three latents
+and an exclamation mark where units or memory are above their limit; exit code 1 then. More than three latents
 have no limit.
 
     python benchmarks/predictions.py [--rows 10000] [--families poisson von_mises ...] [--large]

@@ -124,7 +124,10 @@ class BetaBinomial(Binomial):
             term = term * (room / (j + 1.0) * (own + j) / (room - 1.0 + other))
             total += np.where(j + 1 <= last, term, 0.0)
             if np.any(large := term > LARGE):
-                unit, term, total = unit + large * np.log(LARGE), *(np.where(large, x / LARGE, x) for x in (term, total))
+                unit, term, total = (
+                    unit + large * np.log(LARGE),
+                    *(np.where(large, x / LARGE, x) for x in (term, total)),
+                )
         with np.errstate(divide="ignore"):
             total = np.log(total) + unit
         tail = np.exp(np.minimum(total, 0.0))

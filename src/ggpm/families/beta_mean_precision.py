@@ -6,14 +6,17 @@ import copy
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, gammaln
 
 from ggpm.families.base import Array, moments
 from ggpm.families.beta import Beta
+from ggpm.families.special.log_gamma import log_gamma_factors
 from ggpm.families.special.rising import stirling_jet
-from ggpm.families.special.stable import bernoulli_kl
+from ggpm.families.special.stable import bernoulli_kl, moderate
 from ggpm.families.support import UnitInterval
 from ggpm.families.two_parameters import Information, WithDispersion
+
+TINY = float(np.finfo(float).tiny)
 
 
 class BetaMeanPrecision(WithDispersion):
@@ -55,6 +58,20 @@ class BetaMeanPrecision(WithDispersion):
     def at(self, b: Array) -> Beta:
         return Beta(phi=np.exp(b))  # type: ignore[arg-type]
 
+    def prepared(self, b: Array, y: Array) -> tuple[Array, ...]:
+        log_rest, phi = np.log1p(-y), np.exp(b)
+        return b, y, phi, np.log(y) - log_rest, phi * log_rest + gammaln(phi) - np.log(y) - log_rest
+
+    def along(self, a: Array, *prepared: Array) -> Array:
+        b, y, phi, logit, top = prepared
+        far = ~moderate(phi)
+        alpha = np.maximum(phi * expit(a), TINY)
+        (P, L), (Q, M) = log_gamma_factors(alpha), log_gamma_factors(np.maximum(phi * expit(-a), TINY))
+        value = top + alpha * logit - L - M + np.log(P) + np.log(Q)
+        if far.any():
+            value[..., far] = super().along(a[..., far], b[far], y[far])
+        return value
+
     def curved(self, a: Array, b: Array, y: Array) -> tuple[Array, Array, Array]:
         phi, mu, nu = np.exp(b), expit(a), expit(-a)
         (_, a2, a3), (_, b2, b3), (_, p2, p3) = (stirling_jet(k) for k in (phi * mu, phi * nu, phi))
@@ -74,6 +91,17 @@ class BetaMeanPrecision(WithDispersion):
             (zero, nu * nu * sa + mu * mu * sb - v * (ma + mb) + zero, cross_b),
             (zero, cross_b, sa + sb - sp + zero),
         )
+
+    def natural(self, eta: Array) -> tuple[Array, Array]:
+        """theta = (alpha, beta) and b = log Gamma(alpha) Gamma(beta)/Gamma(phi)."""
+        phi = np.exp(eta[..., 1])
+        theta = np.maximum(phi[..., None] * expit(np.stack([eta[..., 0], -eta[..., 0]], axis=-1)), TINY)
+        return theta, gammaln(theta).sum(axis=-1) - gammaln(phi)
+
+    def statistic(self, y: Array) -> tuple[Array, Array]:
+        """log y and log(1 - y), and minus their sum."""
+        logs = np.stack([np.log(y), np.log1p(-y)], axis=-1)
+        return logs, -logs.sum(axis=-1)
 
     def expansion(self, y: Array) -> Array:
         return np.stack([np.log(y) - np.log1p(-y), np.zeros_like(y)], axis=-1)

@@ -6,6 +6,7 @@ import copy
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import gammaln
 
 from ggpm.families.base import Array, moments
 from ggpm.families.gamma import Gamma
@@ -53,6 +54,15 @@ class GammaMeanShape(WithDispersion):
     def at(self, b: Array) -> Gamma:
         return Gamma(phi=np.exp(-b))  # type: ignore[arg-type]
 
+    def prepared(self, b: Array, y: Array) -> tuple[Array, ...]:
+        log_y = np.log(y)
+        return np.exp(b), log_y, self.at(b).log_prob_xi(log_y, y)
+
+    def along(self, a: Array, *prepared: Array) -> Array:
+        shape, log_y, top = prepared
+        away = log_y - a
+        return top - shape * (np.expm1(away) - away)
+
     def curved(self, a: Array, b: Array, y: Array) -> tuple[Array, Array, Array]:
         k, mu = np.exp(b), np.exp(a)
         _, g2, g3 = stirling_jet(k)
@@ -63,6 +73,17 @@ class GammaMeanShape(WithDispersion):
         g1, g2, g3 = stirling_jet(np.exp(b))
         zero = 0.0 * (a + y)
         return Information((zero, None, g1 - g2 + zero), (zero, None, zero), (zero, None, g2 - g3 + zero))
+
+    def natural(self, eta: Array) -> tuple[Array, Array]:
+        """theta = (-k/mu, k) and b = log Gamma(k) - k log(k/mu)."""
+        a, b = eta[..., 0], eta[..., 1]
+        k = np.exp(b)
+        return np.stack([-np.exp(b - a), k], axis=-1), gammaln(k) - k * (b - a)
+
+    def statistic(self, y: Array) -> tuple[Array, Array]:
+        """y and log y, and -log y."""
+        log_y = np.log(y)
+        return np.stack([y, log_y], axis=-1), -log_y
 
     def expansion(self, y: Array) -> Array:
         return np.stack([np.log(y), np.zeros_like(y)], axis=-1)

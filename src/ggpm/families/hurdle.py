@@ -10,7 +10,7 @@ from scipy.special import expit, logsumexp
 from ggpm.data.rows import batches
 from ggpm.families.base import Array
 from ggpm.families.special.quadrature import trapezoid
-from ggpm.families.two_parameters import INNER_NODES, OUTER_REACH, OUTER_STEP, Information
+from ggpm.families.two_parameters import OUTER_REACH, Information
 from ggpm.families.zeros import Zeros, jet, softplus_jet
 
 REJECTIONS = 64  # draws of zero after which a count is found by adding up probabilities
@@ -124,9 +124,9 @@ class Hurdle(Zeros):
         out = np.empty(len(mean))
         if not apart.all():
             out[~apart] = super().predictive_log_prob(mean[~apart], cov[~apart], y[~apart])
-        nodes, weights = trapezoid(1, OUTER_STEP / 4, OUTER_REACH)
+        nodes, weights = trapezoid(1, 0.125, OUTER_REACH)
         found = np.flatnonzero(apart)
-        for some in batches(len(found), 4 * INNER_NODES):
+        for some in batches(len(found), 240):
             rows = found[some]
             b = mean[rows, 1] + np.sqrt(cov[rows, 1, 1]) * nodes
             whether = logsumexp(np.where(y[rows] == 0, b, 0.0) - softplus_jet(b)[0], axis=0, b=weights[:, None])

@@ -68,6 +68,21 @@ class NegativeBinomialMeanDispersion(WithDispersion):
             value[far], u[far] = super().log_prob_and_u(eta[far], np.broadcast_to(y, far.shape)[far])
         return value, u
 
+    def prepared(self, b: Array, y: Array) -> tuple[Array, ...]:
+        r = np.exp(np.minimum(-b, BEYOND))
+        a = np.log(np.maximum(y, 0.5))
+        top = self.at(b).log_prob_xi(a, y) - y * (a + b) + (y + r) * np.logaddexp(0.0, a + b)
+        return b, y, r, top
+
+    def along(self, a: Array, *prepared: Array) -> Array:
+        b, y, r, top = prepared
+        odds = a + b
+        value = top + y * odds - (y + r) * (np.maximum(odds, 0.0) + np.log1p(np.exp(-np.abs(odds))))
+        far = ~(moderate(y) & moderate(r))
+        if far.any():
+            value[..., far] = super().along(a[..., far], b[far], y[far])
+        return value
+
     def curved(self, a: Array, b: Array, y: Array) -> tuple[Array, Array, Array]:
         # in log r = -b: r log s, s = r/(r + mu) and t = 1 - s, with ds/dlog r = s t and ds/da = -s t
         r, logit = np.exp(-b), a + b

@@ -10,11 +10,12 @@ from ggpm.families.base import Array, Bounds
 from ggpm.families.gaussian_mean_scale import RealLine, RealLocationScale
 from ggpm.families.integration import LogDensity, Rule
 from ggpm.families.special.stable import HALF_LOG_2PI, log_minus_digamma, stirling_error
-
+from ggpm.families.two_parameters import STEEPEST
 
 # Of the normals whose mixture Student's t is: spacing of the logarithms of their standard deviations, in itself and in
 # standard deviations, and the logarithm of the density beyond which they are left out.
 SPACING, NARROW, NOTHING = 0.3, 0.8, 20.0
+USUAL = 3.0  # logarithm of the distance of y up to which rows are worked on together
 
 
 class HeavyTails(RealLine):
@@ -102,6 +103,23 @@ class StudentT(RealLocationScale):
         w = low + (high - low) * np.linspace(0.0, 1.0, int(np.ceil((high - low) / spacing)) + 1)
         share = np.exp(-nu * (w + 0.5 * np.expm1(-2.0 * w)))
         return w, share / share.sum()
+
+    def log_prob_given_b(self, centre: Array, variance: Array, b: Array, y: Array) -> Array:
+        away, inner = np.square(y - centre), np.exp(2.0 * np.clip(b, -STEEPEST, STEEPEST))
+        # how far y is away, in logarithms of the scale: normals have to reach it
+        with np.errstate(divide="ignore"):
+            far = 0.5 * np.log(np.max(away / (variance + inner), axis=0, initial=0.0))
+        out = np.empty(away.shape)
+        for usual in (far < USUAL, far >= USUAL):
+            if not usual.any():
+                continue
+            d, v, s = away[:, usual], variance[:, usual], inner[:, usual]
+            total = np.zeros(d.shape)
+            for w, share in zip(*self.normal_scales(max(0.0, float(far[usual].max())))):
+                var = v + np.exp(2.0 * w) * s
+                total += share * np.exp(-0.5 * d / var) / np.sqrt(var)
+            out[:, usual] = np.log(total)
+        return out - HALF_LOG_2PI
 
     def spread(self, eta: Array, trials: Array | None = None) -> Array:
         nu = float(self.phi)

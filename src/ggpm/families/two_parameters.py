@@ -11,26 +11,31 @@ from abc import abstractmethod
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
+from numpy.typing import NDArray
 
 from ggpm.data.rows import batches
 from ggpm.families.base import Array, Family, ScalarFamily
 from ggpm.families.curvature import Blocks, Diagonal, Marginals
+from ggpm.families.special.lines import log_sum
 from ggpm.families.special.stable import HALF_LOG_2PI
 
-# Of predictive densities. The trapezoidal rule in b: its first spacing, at most so much in standard deviations and in
-# b itself, halved for rows that are not settled; and its radius in standard deviations.
-OUTER_STEP, OUTER_REACH = 0.5, 8.0
-# Standard deviation of b up to which the second holds, and most nodes on each side: a factor of exp(16) between scales
+# Of predictive densities. The trapezoidal rule in b: its first spacing, at most so much in standard deviations and in b
+# itself (narrow latents, wide ones), halved for rows that are not settled; and its radius in standard deviations, for
+# y of which both latents' means know and for others.
+OUTER_STEP, OUTER_STEP_OF_B, OUTER_REACH, OUTER_REACH_OF_USUAL = 0.75, (0.42, 0.3), 8.0, 6.2
+# Standard deviation of b up to which the second holds, and most nodes on each side: a factor of exp(128) between scales
 # is more than anything knows.
-WIDEST, OUTER_MOST = 16.0, 1024
-# In a: the first spacing, stretched by sinh from the peak, how far beyond peak and mean nodes go, in standard
-# deviations, nodes of a row for a batch, and most Newton steps to find the peak.
-INNER_STEP, INNER_REACH, INNER_NODES, INNER_STEPS = 0.2, 9.0, 61, 20
+WIDEST, OUTER_MOST = 128.0, 4096
+USUAL, NARROW = 4.0, 0.8  # standard deviations of y from the mean, and of b, up to which y is usual
+# In a: the first spacing, stretched like 3 sinh(t/3) from the peak, how far beyond peak and mean nodes go, in standard
+# deviations, most Newton steps to find the peak, and how much closer nodes are where the peak is wide, at most.
+INNER_STEP, INNER_STRETCH, INNER_REACH, INNER_STEPS = 0.7, 3.0, 7.0, 20
+INNER_BENDS, INNER_FINEST = 1.2, 8.0
 # The error of either falls exponentially with the spacing: a rule that differs by so much from the one of twice the
-# spacing is itself off by about the square of that. What is below the largest by a factor of exp(-25) does not count.
-SETTLED, NOTHING, HALVINGS = 1e-4, 25.0, 6
-NODES_STEP = 1.5  # integrals whose numbers of nodes differ by less than this factor are summed together
+# spacing is itself off by about the square of that. What is below the largest by a factor of exp(-18) does not count.
+SETTLED, NOTHING, HALVINGS = 4e-4, 18.0, 6
+NODES_STEP = 1.25  # integrals whose numbers of nodes differ by less than this factor are summed together
+ARRIVED = 0.01  # twice what a Newton step may promise at the peak, which only centres the nodes
 STEEPEST = 300.0  # b counts as -300 beyond: the square of exp(300) is still a float, and no data are so precise
 
 
@@ -127,19 +132,22 @@ class TwoParameters(Family):
         several per cent of it.
         """
         sd = np.sqrt(np.maximum(cov[:, 1, 1], 0.0))
+        reach = np.where(self._usual(mean, cov, y) & (sd < NARROW), OUTER_REACH_OF_USUAL, OUTER_REACH)
         # nodes on each side of the mean
-        half = np.round(OUTER_REACH / OUTER_STEP * 2.0 ** np.ceil(np.log2(np.clip(sd, 1.0, WIDEST)))).astype(int)
+        of_b = np.where(sd < NARROW, *OUTER_STEP_OF_B)
+        half = _rounded(reach * np.hypot(1.0 / OUTER_STEP, np.minimum(sd, WIDEST) / of_b))
         total, rows = np.full(len(mean), -np.inf), np.arange(len(mean))  # total: log of the sum over nodes so far
         for halving in range(HALVINGS + 1):
             left = [rows[:0]]
-            for size in np.unique(half[rows]):
-                group, e = rows[half[rows] == size], OUTER_REACH / size * np.arange(-size, size + 1)[:, None]
+            for size, far in np.unique(np.stack([half[rows], reach[rows]]), axis=1).T:
+                group = rows[(half[rows] == size) & (reach[rows] == far)]
+                e = far / size * np.arange(-size, size + 1)[:, None]
                 e = e[1::2] if halving else e  # the others were there before
-                for part in batches(group.size, 4 * INNER_NODES * len(e)):
+                for part in batches(group.size, 4 * len(e)):
                     some = group[part]
                     values = self._given_deviation(e, mean[some], cov[some], sd[some], y[some]) - 0.5 * e * e
-                    fine = np.logaddexp(total[some], logsumexp(values, axis=0))
-                    coarse = total[some] if halving else logsumexp(values[size % 2 :: 2], axis=0)
+                    fine = np.logaddexp(total[some], _log_sum(values))
+                    coarse = total[some] if halving else _log_sum(values[int(size) % 2 :: 2])
                     total[some] = fine
                     left.append(some[_apart(coarse, fine) > SETTLED])
             rows = np.sort(np.concatenate(left))
@@ -147,7 +155,13 @@ class TwoParameters(Family):
             if rows.size == 0:
                 break
             half[rows] *= 2
-        return total + np.log(OUTER_REACH / half) - HALF_LOG_2PI
+        return total + np.log(reach / half) - HALF_LOG_2PI
+
+    def _usual(self, mean: Array, cov: Array, y: Array) -> NDArray[np.bool_]:
+        """Which y lie where the means of both latents let one expect them."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            width = np.maximum(cov[:, 0, 0], 0.0) + 1.0 / self.information(mean, y).entries[0]
+            return np.asarray(np.abs(self.likeliest(y) - mean[:, 0]) < USUAL * np.sqrt(width))
 
     def _given_deviation(self, e: Array, mean: Array, cov: Array, sd: Array, y: Array) -> Array:
         """log E[p(y)] given that b is e (nodes, 1) standard deviations from its mean, (nodes, m)."""
@@ -159,65 +173,104 @@ class TwoParameters(Family):
             value = self.log_prob_given_b(centre, np.broadcast_to(variance, b.shape), b, y)
         return np.where(np.isfinite(value), value, -np.inf)
 
+    def prepared(self, b: Array, y: Array) -> tuple[Array, ...]:
+        """What `along` takes of b and y, (n,) each."""
+        return b, y
+
+    def along(self, a: Array, *prepared: Array) -> Array:
+        """log p at a (..., n), for the b and y that were prepared."""
+        b, y = prepared
+        return self.log_prob(np.stack([a, np.broadcast_to(b, a.shape)], axis=-1), y)
+
+    def bent(self, a: Array, b: Array, y: Array) -> tuple[Array, Array]:
+        """Slope of log p in a and a curvature that is not negative, (n,): they find the peak."""
+        eta = np.stack([a, b], axis=-1)
+        curvature = -self.second(eta, y)[0]
+        if np.any(curvature <= 0):
+            curvature = np.where(curvature > 0, curvature, self.information(eta, y).entries[0])
+        return self.first(eta, y)[0], curvature
+
     def log_prob_given_b(self, centre: Array, variance: Array, b: Array, y: Array) -> Array:
         """log E[p(y)] over a ~ N(centre, variance) at given b, all (nodes, m), y (m,).
 
         Nodes are centred and scaled at the mode in a, and stretched to reach the tails.
         """
-        shape, sd = centre.shape, np.sqrt(variance)
-        row = np.broadcast_to(np.arange(shape[1]), shape)
-
-        def joint(e: Array, at: tuple[Array, ...] | slice = np.s_[:]) -> Array:
-            latent = np.stack([centre[at] + sd[at] * e, np.broadcast_to(b[at], e.shape)], axis=-1)
-            value = self.log_prob(latent, y[row[at]]) - 0.5 * e * e
-            return np.where(np.isfinite(value), value, -np.inf)
-
-        # a likelihood that is narrow, with heavy tails, is not felt from afar
-        own = np.divide(self.likeliest(y) - centre, sd, out=np.zeros(shape), where=sd > 0)
-        e, step, value = np.zeros(shape), np.ones(shape), joint(np.zeros(shape))
-        better = (there := joint(own)) > value
-        e, value, H = np.where(better, own, e), np.where(better, there, value), np.ones(shape)
-        for _ in range(INNER_STEPS):
-            eta = np.stack([centre + sd * e, b], axis=-1)
-            curvature = -self.second(eta, y)[0]
-            curvature = np.where(curvature > 0, curvature, self.information(eta, y).entries[0])
-            H = 1.0 + np.where(np.isfinite(curvature), variance * curvature, 0.0)
-            gradient = sd * self.first(eta, y)[0] - e
-            move = np.where(np.isfinite(gradient), gradient, 0.0) / H
-            if np.max(move * move * H, initial=0.0) < 1e-6:
-                break
-            trial = e + step * move
-            new = joint(trial)
-            better = new >= value
-            e, value = np.where(better, trial, e), np.where(better, new, value)
-            step = np.where(better, np.minimum(1.0, 2.0 * step), 0.25 * step)
+        shape, m = centre.shape, np.tile(y, len(centre))
+        centre, b, variance = (x.ravel() for x in np.broadcast_arrays(centre, b, variance))
+        sd, prepared = np.sqrt(variance), self.prepared(b, m)
+        e, value, H = self._peak(centre, sd, b, m, prepared)
         width = 1.0 / np.sqrt(H)
-        reach, out = np.arcsinh((INNER_REACH + np.abs(e)) / width), value + np.log(width)
-        half = np.ceil(NODES_STEP ** np.ceil(np.log(reach / INNER_STEP) / np.log(NODES_STEP))).astype(int)
+        reach = np.arcsinh((INNER_REACH + np.abs(e)) / (INNER_STRETCH * width))
+        # links bend on the scale of one
+        finer = np.clip(INNER_BENDS * sd * width, 1.0, INNER_FINEST)
+        out, half = value + np.log(width), _rounded(INNER_STRETCH / INNER_STEP * finer * reach)
         # elsewhere Laplace's approximation is enough
-        todo = np.argwhere(out > out.max(axis=0) - NOTHING)
+        top = out.reshape(shape).max(axis=0)
+        todo = np.flatnonzero(out > np.broadcast_to(top - NOTHING, shape).ravel())
         for _ in range(HALVINGS + 1):
             left = [todo[:0]]
-            for size in np.unique(half[tuple(todo.T)]):
-                group, tau = todo[half[tuple(todo.T)] == size], np.arange(-size, size + 1)[:, None] / size
+            for size in np.unique(half[todo]):
+                group, tau = todo[half[todo] == size], np.arange(-size, size + 1)[:, None] / size
                 for part in batches(len(group), 8 * size):
-                    some = tuple(group[part].T)
+                    some = group[part]
                     t = reach[some] * tau
-                    values = joint(e[some] + width[some] * np.sinh(t), some) + np.log(np.cosh(t))
-                    fine, coarse = logsumexp(values, axis=0), logsumexp(values[size % 2 :: 2], axis=0)
-                    out[some] = fine + np.log(width[some] * reach[some] / size) - HALF_LOG_2PI
-                    left.append(group[part][_apart(coarse, fine) > SETTLED])
+                    at = e[some] + INNER_STRETCH * width[some] * np.sinh(t)
+                    values = self.along(centre[some] + sd[some] * at, *(x[some] for x in prepared)) - 0.5 * at * at
+                    values = np.where(np.isfinite(values), values, -np.inf) + np.log(np.cosh(t))
+                    fine, coarse = _log_sum(values), _log_sum(values[size % 2 :: 2])
+                    out[some] = fine + np.log(INNER_STRETCH * width[some] * reach[some] / size) - HALF_LOG_2PI
+                    left.append(some[_apart(coarse, fine) > SETTLED])
             todo = np.concatenate(left)
             if not len(todo):
                 break
-            half[tuple(todo.T)] *= 2
-        return out
+            half[todo] *= 2
+        return out.reshape(shape)
+
+    def _peak(
+        self, centre: Array, sd: Array, b: Array, y: Array, prepared: tuple[Array, ...]
+    ) -> tuple[Array, Array, Array]:
+        """Where log p - e²/2 is largest at a = centre + sd e, its value and curvature there, (n,) each."""
+
+        def joint(e: Array, at: NDArray[np.intp] | slice = np.s_[:]) -> Array:
+            value = self.along(centre[at] + sd[at] * e, *(x[at] for x in prepared)) - 0.5 * e * e
+            return np.where(np.isfinite(value), value, -np.inf)
+
+        # a likelihood that is narrow, with heavy tails, is not felt from afar
+        own = np.divide(self.likeliest(y) - centre, sd, out=np.zeros(len(sd)), where=sd > 0)
+        e, value, H = np.zeros(len(sd)), joint(np.zeros(len(sd))), np.ones(len(sd))
+        better = (there := joint(own)) > value
+        e, value = np.where(better, own, e), np.where(better, there, value)
+        step, rows = np.ones(len(sd)), np.arange(len(sd))
+        for _ in range(INNER_STEPS):
+            slope, curvature = self.bent(centre[rows] + sd[rows] * e[rows], b[rows], y[rows])
+            H[rows] = 1.0 + np.where(np.isfinite(curvature), sd[rows] ** 2 * curvature, 0.0)
+            gradient = sd[rows] * slope - e[rows]
+            move = np.where(np.isfinite(gradient), gradient, 0.0) / H[rows]
+            left = move * move * H[rows] > ARRIVED
+            rows, move = rows[left], move[left]
+            if not len(rows):
+                break
+            trial = e[rows] + step[rows] * move
+            new = joint(trial, rows)
+            up = new >= value[rows]
+            e[rows[up]], value[rows[up]] = trial[up], new[up]
+            step[rows] = np.where(up, np.minimum(1.0, 2.0 * step[rows]), 0.25 * step[rows])
+        return e, value, H
 
     def log_prob_phi(self, eta: Array, y: Array) -> Array:
         return self.phi_partials(eta, y)[0]
 
     def u_phi(self, eta: Array, y: Array) -> Array:
         return np.stack(self.phi_partials(eta, y)[1], axis=-2)
+
+
+def _rounded(count: Array) -> NDArray[np.intp]:
+    """Numbers of nodes, few different ones."""
+    return np.ceil(NODES_STEP ** np.ceil(np.log(np.maximum(count, 4.0)) / np.log(NODES_STEP))).astype(np.intp)
+
+
+def _log_sum(values: Array) -> Array:
+    return log_sum(values, np.ones(len(values)))
 
 
 def _apart(coarse: Array, fine: Array) -> Array:
@@ -365,6 +418,11 @@ class WithDispersion(TwoParameters):
         return Information(
             (aa, *rest.entries[1:]), (aa_a, *rest.slopes_a[1:]), (self.sign * aa_phi[..., 0], *rest.slopes_b[1:])
         )
+
+    def bent(self, a: Array, b: Array, y: Array) -> tuple[Array, Array]:
+        family = self.at(b)
+        slope, second, _ = family.derivatives(a, y)
+        return slope, np.where(second < 0, -second, family.information(a, y)[0]) if np.any(second >= 0) else -second
 
     # ---- in the space of y -----------------------------------------------------------------------------------
     def moment(self, eta: Array, trials: Array | None = None) -> Array:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ggpm.data.rows import batches
 from ggpm.families.base import Family
-from ggpm.prediction.roots import Coordinate, coordinate, integer_roots, roots
+from ggpm.prediction.roots import SETTLED, Coordinate, coordinate, integer_roots, roots
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
@@ -164,6 +164,9 @@ class Line:
     trials: Array | None = None
     """Numbers of trials, (m,), for counts out of them; y is the number of successes then."""
 
+    settled: ClassVar[float] = SETTLED
+    """Residual after which a step by the slope of `_start` is the last one."""
+
     def __len__(self) -> int:
         return len(self.mean)
 
@@ -199,7 +202,8 @@ class Line:
         """The q-quantile of every row."""
         start, slope = self._start(q)
         if not self.family.support.integer:
-            return self.coordinate.back(roots(self.cdf_and_slope, q, start, self.coordinate, slope, self.cdf))
+            z = roots(self.cdf_and_slope, q, start, self.coordinate, slope, self.cdf, self.settled)
+            return self.coordinate.back(z)
         most = np.full(len(self), np.inf) if self.trials is None else self.trials
         return integer_roots(self.steps, q, np.clip(np.ceil(start), 0.0, most), most)
 
@@ -266,6 +270,7 @@ class Several(Line):
 
     predictive: Predictive | None = None
     law: Any = None
+    settled: ClassVar[float] = 0.3 * SETTLED  # slopes of few nodes are off by up to a tenth
 
     def _values(self, rows: Any, y: Array, cdf: bool, density: bool) -> list[Array]:
         if self.law is not None:

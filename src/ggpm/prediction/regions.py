@@ -18,6 +18,7 @@ from ggpm.families.support import Circle
 from ggpm.prediction.angles import circular_tables
 from ggpm.prediction.line import Line, expect
 from ggpm.prediction.nodes import Rows, gather, latent_nodes, log_densities
+from ggpm.prediction.sections import Normals, law_of, log_threshold
 from ggpm.sites.densities import log_expected_prob
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class HighestDensityRegion:
     def contains(self, y: Any) -> NDArray[np.bool_]:
         """Tell whether each y lies within its row's region, (m,)."""
         p, family = self.predictive, self.predictive.family
+        if len(p.components) == 1 and law_of(p) is not None:
+            return np.asarray(p.log_prob(y) >= self.log_threshold)
         encoded = family.encode(interior(family, y))
         out = np.empty(len(p), dtype=bool)
         for start in range(0, len(p), BLOCK):
@@ -69,8 +72,10 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
     The threshold is the (1 - level)-quantile of the density at ``n_draws`` of its own draws with a fixed seed (Hyndman
     1996): the region's probability is within ``sqrt(level (1 - level) / n_draws)`` (one standard error) of the level.
     Of many latents, only draws near the border need their densities exactly: the others are ranked by an expansion
-    about the latent's mean. Regions of angles and of numbers with one latent come from tables of the density, without
-    draws, and those of Gaussian outputs from a chi-square.
+    about the latent's mean. Regions of angles and of numbers with one latent, or by sections, come from tables of the
+    density, without draws, and those of Gaussian outputs from a chi-square.
+
+
 
     >>> from ggpm.families import Dirichlet
     >>> from ggpm.prediction.predictive import Predictive
@@ -92,6 +97,15 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
     if alone and family.has("cdf") and not family.has("predictive_log_prob"):
         line = Line(family, predictive.latent_mean[:, 0], np.sqrt(np.maximum(predictive.latent_cov[:, 0, 0], 0.0)))
         return HighestDensityRegion(predictive, level, line.log_threshold(level))
+    law = law_of(predictive) if len(predictive.components) == 1 and not family.support.atoms else None
+    if law is not None:
+
+        def densities(rows: NDArray[np.intp], y: Array) -> Array:
+            if isinstance(law, Normals):
+                return law.densities(rows, y)
+            return np.exp(log_density(predictive.rows(rows), np.clip(y, *_open(family))))
+
+        return HighestDensityRegion(predictive, level, log_threshold(predictive, densities, level))
     threshold = np.empty(len(predictive))
     for rows, draws in _own_draws(predictive, n_draws):
         threshold[rows] = _quantile(draws, 1.0 - level)
@@ -207,6 +221,12 @@ def densities_of_draws(predictive: Predictive, encoded: Array, n_draws: int) -> 
         return log_density(p, encoded[None])[0], log_density(p, y)
     every = np.broadcast_to(np.arange(n := draws.rough().shape[1]), (len(p), n))
     return _at_one(p, encoded), draws.fine(np.arange(len(p)), every).T
+
+
+def _open(family: Family) -> tuple[float, float]:
+    """The least and the largest float within an open support."""
+    support: Any = family.support
+    return float(np.nextafter(support.low, np.inf)), float(np.nextafter(support.high, -np.inf))
 
 
 def interior(family: Family, y: Any) -> Any:

@@ -20,6 +20,7 @@ LARGEST = 1e300  # count up to which a quantile is looked for
 # A step after a residual below this, in units of probability, is the last one: Newton's error is of the order of its
 # square, and a slope that is wrong by one in a hundred leaves as little.
 SETTLED = 3e-4
+SHORT, EXACT = 0.03, 1e-7  # of the coordinate: steps of heavy tails are long, and bend; but not after such a residual
 NEARLY = 0.02  # residual up to which a slope that is nearly right leads nearer
 # Steps of one count or by the probability of the count, before counts are searched by halving.
 COUNT_STEPS = 12
@@ -59,7 +60,13 @@ def coordinate(support: Support) -> Coordinate:
 
 
 def roots(
-    law: Pairs, q: float, start: Array, at: Coordinate, slope: Array | None = None, cdf: Values | None = None
+    law: Pairs,
+    q: float,
+    start: Array,
+    at: Coordinate,
+    slope: Array | None = None,
+    cdf: Values | None = None,
+    settled: float = SETTLED,
 ) -> Array:
     """Coordinates at which distribution functions are q, by Newton's method on their logits within brackets.
 
@@ -69,6 +76,7 @@ def roots(
     start : coordinates to start from, (m,)
     slope, cdf : derivatives at the starts that are nearly right, and P(Y <= y) alone, which then serves for rows that
         are next to their roots already
+    settled : residual after which the step by such a slope is the last one
 
     >>> from scipy.special import ndtr
     >>> line = Coordinate(lambda y: y, lambda t: t, np.ones_like, -1e300, 1e300)
@@ -83,7 +91,7 @@ def roots(
         step = _logit_step(F, slope, q)
         near = np.abs(F - q) < NEARLY
         z = np.where(near & np.isfinite(step), z + step, z)
-        todo = todo[~(near & (np.abs(F - q) < SETTLED) & np.isfinite(step))]
+        todo = todo[~(near & (np.abs(F - q) < settled) & np.isfinite(step))]
     while todo.size:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             F, f = law(todo, at.back(z[todo]))
@@ -101,7 +109,8 @@ def roots(
             closed = (high[todo] - low[todo] <= 1e-10 * (1.0 + np.abs(here))) | (new == here)
         end = np.where(above, here <= at.low, here >= at.high)  # q is passed beyond what floats tell apart
         z[todo] = np.where(end, here, new)
-        todo = todo[~((np.abs(F - q) < SETTLED) & ~lost & ~outside | closed | end)]
+        short = (np.abs(step) < SHORT * (1.0 + np.abs(here))) | (np.abs(F - q) < EXACT)
+        todo = todo[~((np.abs(F - q) < SETTLED) & short & ~lost & ~outside | closed | end)]
     return z
 
 

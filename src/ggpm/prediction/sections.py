@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
 from scipy.special import ndtr, ndtri
 
 from ggpm.data.rows import batches
-from ggpm.families.base import Family
 from ggpm.families.special.adaptive import place
 from ggpm.families.two_parameters import LocationScale, WithDispersion
 from ggpm.prediction.line import COARSE, step_nodes
@@ -32,10 +32,13 @@ Rows = NDArray[np.intp]
 
 # Largest standard deviation of b, in units of the width on which laws change with it, and Gauss-Hermite nodes that then
 # give distribution functions to 1e-6; beyond it the trapezoidal rule with so large a spacing, in that unit and in
-# standard deviations, and so far a reach: to 1e-6 up to 0.6 units, 4e-6 up to 0.8 (normals and gammas).
+# standard deviations, and so far a reach: to 1e-6 up to 0.6 units, 4e-6 up to 0.8 (normals and gammas); closer beyond.
 HERMITE = ((1e-6, 1), (0.02, 3), (0.05, 5), (0.1, 6), (0.15, 7))
-SPACING, NARROW, REACH = 0.5, 0.95, 5.3
-MOST = 4096  # nodes of b
+SPACING, SPACING_OF_WIDE, WIDE, NARROW, REACH = 0.5, 0.35, 0.8, 0.95, 5.3
+MOST = 8192  # nodes of b
+# Tables of densities: points between the quantiles EDGE and 1 - EDGE of mixtures over few nodes, how much further they
+# go from the median, how many more points a spline has, and the largest logarithm.
+POINTS, EDGE, WIDER, FINER, LEAST = 48, 1e-4, 1.4, 4, 600.0
 
 
 def deviations(spread: Array) -> Iterator[tuple[Rows, Array, Array]]:
@@ -47,7 +50,7 @@ def deviations(spread: Array) -> Iterator[tuple[Rows, Array, Array]]:
     limits, sizes = np.array([h[0] for h in HERMITE]), np.array([h[1] for h in HERMITE])
     found = np.searchsorted(limits, spread)
     wide = found == len(HERMITE)
-    count = REACH * np.hypot(spread / SPACING, 1.0 / NARROW)
+    count = REACH * np.hypot(spread / np.where(spread < WIDE, SPACING, SPACING_OF_WIDE), 1.0 / NARROW)
     half = np.minimum(np.ceil(2.0 ** (np.ceil(4.0 * np.log2(count)) / 4.0)), MOST // 2).astype(int)
     size = np.where(wide, -half, sizes[np.minimum(found, len(HERMITE) - 1)])
     for n in np.unique(size):
@@ -84,6 +87,15 @@ class Normals:
                 out[0][some] = weights @ ndtr(z)
             if density:
                 out[-1][some] = weights @ (np.exp(-0.5 * z * z) / sd) / np.sqrt(2.0 * np.pi)
+        return out
+
+    def densities(self, rows: Rows, y: Array) -> Array:
+        """Densities at several y (N, k) of every row."""
+        out = np.empty(y.shape)
+        for some, centre, sd, weights in normal_nodes(self.predictive.rows(rows)):
+            for values, own in zip(out, y, strict=True):
+                z = (own[some] - centre) / sd
+                values[some] = weights @ (np.exp(-0.5 * z * z) / sd) / np.sqrt(2.0 * np.pi)
         return out
 
     def start(self, q: float) -> tuple[Array, Array | None]:
@@ -139,16 +151,12 @@ class Dispersed:
                     total[some] = w @ values.reshape(b.shape)
         return out
 
-    def _given(
-        self, b: Array, centre: Array, width: Array, y: Array, cdf: bool, density: bool
-    ) -> list[Array]:
+    def _given(self, b: Array, centre: Array, width: Array, y: Array, cdf: bool, density: bool) -> list[Array]:
         """The same given b, for a ~ N(centre, width²)."""
         family: Any = self.predictive.family
         out = [np.empty(len(b)) for _ in range(cdf + density)]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            for rows, a, weights in step_nodes(
-                family.at(b), centre, width, y, COARSE, lambda rows: family.at(b[rows])
-            ):
+            for rows, a, weights in step_nodes(family.at(b), centre, width, y, COARSE, lambda rows: family.at(b[rows])):
                 own = family.at(b[rows])
                 if cdf:
                     out[0][rows] = np.einsum("sk,sk->k", weights, own.cdf(a, y[rows]))
@@ -161,7 +169,7 @@ class Dispersed:
 
 
 def few_nodes(p: Predictive, q: float) -> tuple[Array, Array | None]:
-    """About the quantiles: those of mixtures over three nodes for each latent, in coordinates with slopes, or counts."""
+    """About the quantiles, as coordinates with slopes or as counts: those of mixtures over three nodes per latent."""
     family = p.family
     x, w = hermite((3,) * p.latent_mean.shape[1])
     eta = place(p.latent_mean, p.cholesky(), x)
@@ -180,6 +188,35 @@ def few_nodes(p: Predictive, q: float) -> tuple[Array, Array | None]:
         return integer_roots(law, q, near, np.full(len(p), np.inf)), None
     z = roots(law, q, at.clipped(middle), at)
     return z, law(slice(None), at.back(z))[1]
+
+
+def log_threshold(p: Predictive, densities: Callable[[Rows, Array], Array], level: float) -> Array:
+    """Log density on the border of the smallest region of the level, (m,), from a table of the density of every row.
+
+    ``densities`` are those of some rows (k,) at several y (N, k) of each.
+    """
+    at = coordinate(p.family.support)
+    ends = [few_nodes(p, q)[0] for q in (EDGE, 0.5, 1.0 - EDGE)]
+    out = np.empty(len(p))
+    unit, fine = np.linspace(0.0, 1.0, POINTS), np.linspace(0.0, 1.0, FINER * (POINTS - 1) + 1)
+    # log densities are smooth: a spline between the points is a product of matrices
+    between = CubicSpline(unit, np.eye(POINTS), axis=0)(fine)
+    for rows in batches(len(p), POINTS):
+        low, middle, high = (end[rows] for end in ends)
+        # what few nodes do not see lies further out
+        low, high = (middle + WIDER * (end - middle) for end in (low, high))
+        z = np.clip(low + (high - low) * unit[:, None], at.low, at.high)
+        y = at.back(z)
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            log_p = np.log(densities(np.arange(len(p))[rows], y))
+            log_slope = np.log(at.slope(y))
+        log_p, log_slope = (between @ np.clip(x, -LEAST, LEAST) for x in (log_p, log_slope))
+        order = np.argsort(-log_p, axis=0)
+        mass = np.cumsum(np.take_along_axis(np.exp(log_p + log_slope), order, axis=0), axis=0)
+        mass -= 0.5 * np.diff(mass, axis=0, prepend=0.0)  # half of a cell lies above its own density
+        falling = np.take_along_axis(log_p, order, axis=0)
+        out[rows] = [np.interp(level * m[-1], m, f) for m, f in zip(mass.T, falling.T, strict=True)]
+    return out
 
 
 def law_of(p: Predictive) -> Any:
