@@ -460,6 +460,7 @@ def test_what_the_built_in_families_have():
     assert have["own_draws"] == have["predictive_normal"] | {"logistic_normal", "wishart"}
     assert have["natural"] == have["part_log_prob"] | {
         "von_mises", "von_mises_direction_concentration", "categorical", "multinomial", "wishart",
+        "gamma_mean_shape", "beta_mean_precision",
     }  # fmt: skip
     assert set(FAMILIES) - have["cdf"] == {
         "categorical", "multinomial", "dirichlet_multinomial", "von_mises", "von_mises_fisher",
