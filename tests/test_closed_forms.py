@@ -450,7 +450,7 @@ def test_what_the_built_in_families_have():
     }  # fmt: skip
     assert have["predictive_moments"] == {
         "categorical", "multinomial", "dirichlet_multinomial", "dirichlet", "dirichlet, exp", "logistic_normal",
-        "ordinal", "von_mises", "von_mises_fisher", "wishart",
+        "ordinal", "von_mises", "von_mises_direction_concentration", "von_mises_fisher", "wishart",
     }  # fmt: skip
     assert have["fewer_latents"] == {"wishart"}
     assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
