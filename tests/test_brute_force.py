@@ -94,9 +94,15 @@ def directions(family):
     return family.latent_dim - family.shift_invariant
 
 
+# Student's t is in test_sections.py: where its scale is small its density is a needle, which a second grid misses too.
+FEW = [
+    n for n, (f, example) in FAMILIES.items() if directions(f.resolve(example)) <= 3 and n != "student_t"
+]  # fmt: skip
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("variance", VARIANCES)
-@pytest.mark.parametrize("name", [n for n in FAMILIES if directions(FAMILIES[n][0].resolve(FAMILIES[n][1])) <= 3])
+@pytest.mark.parametrize("name", FEW)
 def test_densities(name, variance):
     family, mean, cov, trials, y = case(name, variance)
     encoded = family.encode(y)
@@ -113,9 +119,6 @@ WITH_CDF = [
     if f.has("cdf") and f.kind != "angles" and not (f.finite or f.countable or f.support.integer)
 ]  # fmt: skip
 
-# Ends that are known to be wrong, with what draws say of them.
-KNOWN = {("student_t", 1.0): "6.0 % of a million draws are below the lower end, not 5 %"}
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variance", VARIANCES)
@@ -130,6 +133,4 @@ def test_ends_of_intervals(name, variance):
     low, high = family.support.low, family.support.high
     inside = (ends > max(low, -1e300) + 1e-12) & (ends < min(high, 1e300) * (1.0 - 1e-12))  # else all that floats tell
     off = np.abs(found[0].reshape(2, -1) - [[0.05], [0.95]])[inside.reshape(2, -1)].max(initial=0.0)
-    if off > PROBABILITY and (name, variance) in KNOWN:
-        pytest.xfail(f"{KNOWN[name, variance]}; off by {off:.0e}")
     assert off <= PROBABILITY

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 from scipy.stats import norm
 
 from cases import FAMILIES
@@ -98,6 +98,30 @@ def test_wide_latents_of_means_and_dispersions(name, variance):
     else:
         np.testing.assert_allclose(F, 0.7, atol=3e-5)
     np.testing.assert_allclose(p.log_prob(y), log_p, atol=2e-6)
+
+
+def scale_mixture(p, row, y, nu, question):
+    """log E of a normal's `question` (logpdf or logcdf at y): Student's t has a normal law given a gamma precision."""
+    (a, b), C = p.latent_mean[row], p.latent_cov[row]
+    s = np.linspace(b - 9.0 * np.sqrt(C[1, 1]), b + 9.0 * np.sqrt(C[1, 1]), 2001)[:, None]
+    u = np.linspace(-60.0, 8.0, 1201)  # logarithm of the precision
+    log_w = norm.logpdf(s, b, np.sqrt(C[1, 1])) + np.log(s[1] - s[0])
+    log_w = log_w + 0.5 * nu * (np.log(0.5 * nu) + u - np.exp(u)) - gammaln(0.5 * nu) + np.log(u[1] - u[0])
+    given = a + C[0, 1] / C[1, 1] * (s - b), C[0, 0] - C[0, 1] ** 2 / C[1, 1]
+    with np.errstate(over="ignore"):  # of precisions that have no weight
+        return logsumexp(log_w + question(y, given[0], np.sqrt(given[1] + np.exp(2.0 * s - u))))
+
+
+@pytest.mark.parametrize("variance", [1.0, 25.0, 1e4])
+def test_student_t_is_a_mixture_of_normals_over_its_precision(variance):
+    family = FAMILIES["student_t"][0].resolve(FAMILIES["student_t"][1])
+    p = Predictive(family, np.array([[0.3, -0.4]]), variance * np.array([[[1.0, 0.3], [0.3, 0.8]]]))
+    for y in (0.35, -79.0):
+        expected = scale_mixture(p, 0, y, float(family.phi), norm.logpdf)
+        np.testing.assert_allclose(p.log_prob([y]), expected, atol=1e-6)
+    low, high = p.interval(0.9)[0]
+    F = np.exp([scale_mixture(p, 0, end, float(family.phi), norm.logcdf) for end in (low, high)])
+    np.testing.assert_allclose(F, [0.05, 0.95], atol=3e-5)
 
 
 @pytest.mark.parametrize("name", CONTINUOUS)

@@ -130,7 +130,8 @@ def words() -> Data:
 
 
 def hearing() -> Data:
-    table = labels(flags(from_r("MASS", "OME"), Noise="coherent"), "OME")
+    table = from_r("MASS", "OME").fillna({"OME": "N/A"})  # a label of R's table, for children who were not tested again
+    table = labels(flags(table, Noise="coherent"), "OME")
     return Data(
         table[["Age", "Loud", "Noise", "OME"]], of_two(table["Correct"], table["Trials"]), table["ID"].to_numpy()
     )
