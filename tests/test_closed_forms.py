@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy import integrate
-from scipy.special import expit, logsumexp
+from scipy.special import expit, logit, logsumexp, ndtr
 
 from cases import FAMILIES, simulate
 from ggpm import families
@@ -346,6 +346,21 @@ def own_draws(family, y):
     np.testing.assert_array_equal(draws.fine(np.array([1]), np.array([[7, 3]])), fine[[1]][:, [7, 3]])
 
 
+def part_mixtures(family, y):
+    """Distribution functions of all parts against the shares of draws that are below."""
+    mean, cov, _, _ = full_covariances(family)
+    rng, n = np.random.default_rng(0), 20_000
+    eta = mean + np.einsum("nij,snj->sni", np.linalg.cholesky(cov), rng.normal(size=(n, *mean.shape)))
+    draws = family.sample(eta.reshape(-1, mean.shape[1]), rng).reshape(n, ROWS, -1)
+    at = family.decode(y)
+    found = np.empty(at.size)
+    for law in family.part_mixtures(mean, cov):
+        z = logit(at.ravel()[law.which])[:, None]
+        found[law.which] = ndtr((z - law.location) / law.sd[:, None]) @ law.weights
+    wanted = np.mean(draws <= at, axis=0).ravel()
+    np.testing.assert_allclose(found, wanted, atol=4 * np.sqrt(0.25 / n))  # four standard errors of the draws
+
+
 def quick_log_prob(family, y):
     mean, cov, _, _ = full_covariances(family)
     exact = log_expected_prob(family, mean, cov, y)
@@ -357,7 +372,7 @@ COMPARE = {f.__name__: f for f in (
     expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, expected_over_last,
     log_expected_prob_factorised,
     predictive_log_prob, fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob,
-    part_tails, scale_terms, entry_laws, share_spread, own_draws, quick_log_prob,
+    part_tails, part_mixtures, scale_terms, entry_laws, share_spread, own_draws, quick_log_prob,
 )}  # fmt: skip
 
 
@@ -422,7 +437,7 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
         bare.share_spread(y),
         bare.fewer_latents(y, eye, y),
     ]
-    answers += [bare.scale_terms(y, y), bare.part_tails(y, y)]
+    answers += [bare.scale_terms(y, y), bare.part_tails(y, y), bare.part_mixtures(y, eye)]
     answers += [bare.own_draws(y, eye, 1), bare.quick_log_prob(y, eye, y[None])]
     parts = [bare.scale_slopes, bare.scale_weight, bare.scale_pinned, bare.scale_mode]
     assert [part(y, y) for part in parts] == [None] * 4 and bare.scale_factor(y, y, y) is bare.scale_constant(y) is None
@@ -456,6 +471,7 @@ def test_what_the_built_in_families_have():
     assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
     assert have["scale_terms"] == {"dirichlet", "dirichlet, exp", "categorical", "multinomial"}
     assert have["part_tails"] == {"dirichlet", "dirichlet, exp"}
+    assert have["part_mixtures"] == {"logistic_normal"}
     assert have["entry_laws"] == have["quick_log_prob"] == {"wishart"}
     assert have["own_draws"] == have["predictive_normal"] | {"logistic_normal", "wishart"}
     assert have["natural"] == have["part_log_prob"] | {

@@ -46,6 +46,7 @@ OPTIONAL = (
     "natural",
     "part_log_prob",
     "part_tails",
+    "part_mixtures",
     "scale_terms",
     "entry_laws",
     "share_spread",
@@ -559,6 +560,10 @@ class Family(BaseEstimator, ABC):
 
         Beside `part_log_prob`, for what is closer to a bound than floats next to it tell; None if unknown.
         """
+        return None
+
+    def part_mixtures(self, mean: Array, cov: Array) -> Any:
+        """Laws of the logit of every part's share for eta ~ N(mean, cov), an iterator of `ShareMixtures`; else None."""
         return None
 
     def share_spread(self, eta: Array, trials: Array | None = None) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,7 +17,8 @@ from ggpm.families.composition import Composition, Zeros
 from ggpm.families.multivariate_gaussian import MultivariateGaussian
 from ggpm.families.normal_draws import TransformedDraws
 from ggpm.families.special import log_softmax
-from ggpm.families.special.quadrature import matched_nodes, square_root, trapezoid
+from ggpm.families.special.share_mixtures import ShareMixtures, share_mixtures
+from ggpm.families.special.softmax_moments import common_nodes, softmax_moments
 from ggpm.families.support import Simplex
 
 LEAST_LOG = -600.0  # sums of exponentials below this lose digits to underflow
@@ -45,12 +47,6 @@ def shares_of(z: Array) -> Array:
     array([[0.5, 0.5]])
     """
     return np.exp(log_softmax(z @ contrasts(z.shape[-1] + 1).T))
-
-
-@cache
-def _nodes(D: int) -> tuple[Array, Array]:
-    """Nodes of the standard normal; for three latents 4169 of a grid, where as many Sobol points leave 4e-5."""
-    return trapezoid(3, 0.6, 6.0) if D == 3 else matched_nodes(D, "fine")
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ class LogisticNormal(Composition, MultivariateGaussian):
     share the model does not depend on the order of the parts.
 
     `predict` gives the mean composition, with latent and noise integrated out by quadrature; intervals of parts are
-    those of draws.
+    quantiles of their own laws, whose logits are mixtures of normal variables.
 
     Parameters
     ----------
@@ -155,16 +151,14 @@ class LogisticNormal(Composition, MultivariateGaussian):
 
     # ---- in the space of y ---------------------------------------------------------------------------------
     def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array]:
-        """Mean and covariance of the shares for a latent N(mean, cov): latent and noise in one quadrature."""
-        root, (m, D) = square_root(cov + self._noise(mean.shape[-1])), mean.shape
-        nodes, weights = _nodes(D)
-        first, second = np.empty((m, D + 1)), np.empty((m, D + 1, D + 1))
-        for rows in batches(m, 2 * nodes.size):
-            shares = shares_of(mean[rows] + np.einsum("ijk,sk->sij", root[rows], nodes))
-            first[rows] = np.tensordot(weights, shares, axes=1)
-            shares -= first[rows]
-            second[rows] = np.einsum("s,sij,sik->ijk", weights, shares, shares, optimize=True)
-        return first, second
+        """Mean and covariance of the shares for a latent N(mean, cov): latent and noise are one normal vector."""
+        V = contrasts(mean.shape[-1] + 1)
+        return softmax_moments(mean @ V.T, V @ (cov + self._noise(mean.shape[-1])) @ V.T)
+
+    def part_mixtures(self, mean: Array, cov: Array) -> Iterator[ShareMixtures]:
+        """Laws of the logits of all parts."""
+        D = mean.shape[-1]
+        return share_mixtures(mean, cov + self._noise(D), contrasts(D + 1))
 
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         """Mean composition given the latent, by the nodes of the noise, which is that of all rows.
@@ -173,9 +167,11 @@ class LogisticNormal(Composition, MultivariateGaussian):
         and no exponential for every pair of row and node.
         """
         flat = eta.reshape(-1, eta.shape[-1])
-        nodes, weights = _nodes(flat.shape[-1])
         V = contrasts(flat.shape[-1] + 1)
-        log_a, log_b = flat @ V.T, nodes @ square_root(self._noise(flat.shape[-1])[None])[0].T @ V.T
+        nodes = common_nodes(V @ self._noise(flat.shape[-1]) @ V.T)
+        if nodes is None:
+            return self._both_given(flat)[0].reshape(*eta.shape[:-1], -1)
+        log_a, (log_b, weights) = flat @ V.T, nodes
         log_a -= log_a.max(axis=1, keepdims=True)
         log_b -= log_b.max(axis=1, keepdims=True)
         far = np.min(log_a, axis=1, initial=0.0) + log_b.min() < LEAST_LOG

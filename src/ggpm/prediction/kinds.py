@@ -19,6 +19,7 @@ from scipy.special import ndtr, ndtri
 
 from ggpm.data.rows import batches
 from ggpm.families.base import Family
+from ggpm.families.composition import Composition
 from ggpm.families.multinomial import Multinomial
 from ggpm.families.support import Circle
 from ggpm.prediction.angles import CircularTable, circular_tables
@@ -30,6 +31,7 @@ from ggpm.prediction.parts import Drawn, PartTable, part_tables
 from ggpm.prediction.regions import densities_of_draws
 from ggpm.prediction.roots import coordinate, integers_between, roots, values_between
 from ggpm.prediction.sections import law_of
+from ggpm.prediction.shares import share_quantiles
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
@@ -207,6 +209,8 @@ class Ordered:
             return p.family.decode(self._part_quantiles(p, tails))
         if p.family.has("cdf"):
             return np.stack([p.quantile(t) for t in tails], axis=-1)
+        if p.family.has("part_mixtures") and len(p.components) == 1:
+            return cast(Composition, p.family).amounts(share_quantiles(p, tails), whole=False)
         if p.family.has("entry_laws"):
             ends = entry_quantiles(p, tails)
             return np.stack([p.family.decode(ends[..., i]) for i in (0, 1)], axis=-1)

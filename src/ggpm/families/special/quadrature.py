@@ -126,11 +126,3 @@ def sobol(dimension: int):
     from scipy.stats import qmc  # scipy.stats is slow to import, and one or two latents never need it
 
     return qmc.Sobol(dimension, seed=0)
-
-
-def square_root(cov: Array) -> Array:
-    """A matrix R with R R^T = cov for every row, cov (m, D, D) positive semidefinite."""
-    if cov.shape[-1] == 1:
-        return np.sqrt(np.maximum(cov, 0.0))
-    values, vectors = np.linalg.eigh(cov)
-    return vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
