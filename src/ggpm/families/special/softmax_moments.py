@@ -128,7 +128,7 @@ def _line(level: int) -> tuple[Array, Array]:
     else:
         h = LADDER ** (level - len(HERMITE))
         count = int(RADIUS / h)
-        x = h * np.arange(-count, count + 1)
+        x = np.asarray(h * np.arange(-count, count + 1), dtype=np.float64)
         weights = np.exp(-0.5 * x * x)
     return x, weights / weights.sum()
 
