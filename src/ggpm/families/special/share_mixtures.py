@@ -26,7 +26,9 @@ Array = NDArray[np.float64]
 # latents differ by at most pi/a: it is off by exp(-2 pi²/(h² (1 + b²))), or exp(a²/2 - 2 pi a/h) by poles, of
 # probabilities. Both exponents; radius in standard deviations; spacings are of a ladder, so that parts share them.
 EXPONENT, RADIUS, LADDER = 13.0, 5.5, 0.85
-MOST_NODES = 2**14  # of one part: beyond, locations are further apart than s, and by less than 1e-3 of their spread
+# Of one part. Rows that would need more have locations further apart than s: ends are then off by up to 2.6e-2 of their
+# spread (four parts of variance 1e4, five of variance 100).
+MOST_NODES = 2**14
 NODE_DOUBLES = 2**16  # of one array of nodes
 
 

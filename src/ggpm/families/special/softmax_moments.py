@@ -39,7 +39,7 @@ NODE_DOUBLES = 2**15  # of one array of nodes: stays in the processor's cache
 def softmax_moments(mean: Array, cov: Array) -> tuple[Array, Array]:
     """Means (n, d) and covariances (n, d, d) of softmax(f), f ~ N(mean, cov) in every row.
 
-    To 1e-7 for up to four latents, to about 1e-4 for more.
+    To 1e-7 for two and three latents of any variance and four of variances up to one, to about 1e-4 for more.
 
     >>> first, second = softmax_moments(np.zeros((1, 2)), np.array([[[1.0, 0.0], [0.0, 1.0]]]))
     >>> first.round(6), second.round(6)
