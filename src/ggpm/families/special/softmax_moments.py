@@ -43,8 +43,8 @@ def softmax_moments(mean: Array, cov: Array) -> tuple[Array, Array]:
 
     >>> first, second = softmax_moments(np.zeros((1, 2)), np.array([[[1.0, 0.0], [0.0, 1.0]]]))
     >>> first.round(6), second.round(6)
-    (array([[0.5, 0.5]]), array([[[ 0.071016, -0.071016],
-            [-0.071016,  0.071016]]]))
+    (array([[0.5, 0.5]]), array([[[ 0.068419, -0.068419],
+            [-0.068419,  0.068419]]]))
     """
     n, d = mean.shape
     first, second = np.empty((n, d)), np.empty((n, d, d))
