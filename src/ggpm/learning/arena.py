@@ -25,8 +25,8 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 VANISHED = np.log(1e-2)  # of a variance, relative to where searches start: with less a part says nothing
-# Error that a row's density without its block may have, nats: half a nat of all rows together decides. It is an estimate:
-# 1.6e-3 in the worst case seen (matrices, standard deviation 6).
+# Error that a row's density without its block may have, nats: half a nat of all rows together decides. It is an
+# estimate: 1.6e-3 in the worst case seen (matrices, standard deviation 6).
 JUDGED = 1e-3
 CLIMB_FTOL = 1e-4  # relative: differences that decide are a hundred times as large
 
