@@ -15,6 +15,7 @@ from ggpm.data.columns import Columns
 from ggpm.fields.dense import DenseField
 from ggpm.kernels import Scaled, summands
 from ggpm.kernels.candidates import KNOTS, SMOOTHNESS, rank_scores
+from ggpm.learning import blocks as leaving_out
 from ggpm.learning import contest
 from ggpm.learning.objective import Evidence
 from ggpm.sites import Laplace
@@ -93,7 +94,7 @@ def test_blocks_are_consecutive_rows_unless_the_table_is_sorted_by_y():
     def blocks(y, name="gaussian"):
         family, encoded, _ = GGPRegressor(name).resolve_family(y)
         pool = Evidence(family, [], DenseField(X, encoded, np.zeros((60, family.latent_dim))), Laplace())
-        return contest._blocks(pool, Columns(1))
+        return leaving_out.blocks(pool, Columns(1))
 
     np.testing.assert_array_equal(blocks(y), np.arange(60) // 6)
     assert blocks(np.sort(y)) is None and blocks(-np.sort(y)) is None
@@ -263,11 +264,11 @@ def test_labels_alone_have_no_smoothness():
 
 def test_tables_sorted_by_combinations_of_labels_leave_out_single_rows():
     cells = np.repeat([[a, b] for a in range(4) for b in range(4)], 6, axis=0).astype(float)
-    assert contest._by_combinations(cells)
-    assert not contest._by_combinations(np.random.default_rng(0).permutation(cells))
-    assert not contest._by_combinations(cells[:, :1])  # one category: labels are longer than blocks
+    assert leaving_out._by_combinations(cells)
+    assert not leaving_out._by_combinations(np.random.default_rng(0).permutation(cells))
+    assert not leaving_out._by_combinations(cells[:, :1])  # one category: labels are longer than blocks
     visits = np.column_stack([np.arange(96) // 4, cells[:, 1]])  # of 24 patients: others are left out whole
-    assert not contest._by_combinations(visits)
+    assert not leaving_out._by_combinations(visits)
 
 
 def test_the_contest_in_a_picture():

@@ -30,6 +30,7 @@ from ggpm.data.text import Hint, Message, did_you_mean, stacklevel
 from ggpm.estimators import averaging
 from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit, source_of, target_of
 from ggpm.estimators.judging import Judging
+from ggpm.estimators.newcomers import with_newcomers
 from ggpm.families.base import Family
 from ggpm.families.partial import Partial, partly_missing
 from ggpm.families.weighted import Weighted
@@ -44,8 +45,8 @@ from ggpm.kernels import idle, resolve_kernel, shorter_starts, used_columns
 from ggpm.learning import priors
 from ggpm.learning.advice import advise
 from ggpm.learning.choice import AUTO, choose, name_of
-from ggpm.learning.contest import Contest, choose_kernel
-from ggpm.learning.fit import Fit, Search, SearchOutcome, learn, learn_in_samples
+from ggpm.learning.contest import Contest, Without, choose_kernel
+from ggpm.learning.fit import Fit, Newcomers, Search, SearchOutcome, learn, learn_in_samples
 from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence
 from ggpm.sites import INFERENCES, Rule
@@ -229,6 +230,8 @@ class GGP(Judging, BaseEstimator):
         try:
             fit = self._learned(self._evidence(family, kernels, dense, chosen), chosen).fit(*told)
             fit = self._averaged(fit, chosen)
+            if chosen is not None and chosen.without is not None:
+                fit = self._with_newcomers(fit, chosen.without)
         except MemoryError as error:
             if advice.field == "exact":
                 raise
@@ -264,11 +267,17 @@ class GGP(Judging, BaseEstimator):
         if part is not None:
             rule = rule.checked(part[1], family.latent_dim).of_rows(part[0])
         pool = Evidence(family, [], rows, rule, self.objective)
-        found = choose_kernel(
-            pool, columns, weight, self.priors, seed=state.randint(2**31 - 1), budget=self.budget, n_jobs=self.n_jobs,
-            tell=self._progress(), journal=self.journal,
-        )  # fmt: skip
-        return averaging.weighed(found) if found is not None and self.averaging in averaging.STACKED else found
+        about = pool, columns, weight, self.priors
+        how = {
+            "seed": state.randint(2**31 - 1), "budget": self.budget, "n_jobs": self.n_jobs, "tell": self._progress(),
+            "journal": self.journal,
+        }  # fmt: skip
+        found = choose_kernel(*about, **how)
+        if found is None or self.averaging == "none":
+            return found
+        if self.neighbours is None and part is None:
+            found = with_newcomers(found, *about, **how)
+        return averaging.weighed(found) if self.averaging in averaging.STACKED else found
 
     def _averaged(self, fit: Fit, chosen: Contest | None) -> Fit:
         """The fit, averaged with others as asked for."""
@@ -276,6 +285,13 @@ class GGP(Judging, BaseEstimator):
         if by_itself or (self.averaging == "integrate" and self.optimizer is not None):
             return averaging.integrated(fit)
         return fit if chosen is None or len(chosen.weights) < 2 else averaging.stacked(fit, chosen)
+
+    def _with_newcomers(self, fit: Fit, without: Without) -> Fit:
+        """The fit, with one that does not look at a column for rows whose label there is new."""
+        evidence = without.contest.winner.on(fit.evidence)
+        other = self._learned(evidence, without.contest).fit(fit.columns, fit.target, fit.offset)
+        other = self._averaged(replace(other, found=None), without.contest)
+        return replace(fit, newcomers=Newcomers(without.column, without.weight, other))
 
     def _learned_by_neighbours(
         self, family: Family, kernels: list, X: Array, y: Array, offset: Array, chosen: Contest | None

@@ -17,7 +17,7 @@ from ggpm.estimators.predicting import Predicting
 from ggpm.fields.dense import DenseField
 from ggpm.learning.fit import NO_MODE
 from ggpm.learning.information import seen
-from ggpm.prediction.loo import LeaveOneOut, leave_groups_out, leave_one_out, mixed_loo
+from ggpm.prediction.loo import LeaveOneOut, group_folds, leave_groups_out, leave_one_out, mixed_loo
 
 if TYPE_CHECKING:
     from ggpm.prediction.diagnosis import Diagnosis
@@ -108,9 +108,8 @@ class Judging(Predicting):
                 "averaging, inducing points, neighbours or objective='loo'. Use hyperparameters='held'."
             )
         if groups is not None:
-            found = mixed_loo(
-                self._weights, [leave_groups_out(fit.evidence, groups, folds) for fit in self.fit_.members]
-            )  # fmt: skip
+            weights, fits = zip(*self.fit_.averaged_where(self._newcomers_of(groups, folds)))
+            found = mixed_loo(np.stack(weights), [leave_groups_out(fit.evidence, groups, folds) for fit in fits])
         else:
             if neighbours is not None:
                 check_whole(neighbours, "neighbours", 0)
@@ -126,6 +125,14 @@ class Judging(Predicting):
         if hyperparameters == "left out" and self.optimizer is not None:
             found = replace(found, pointwise=found.pointwise - seen(self.fit_.evidence))
         return replace(found, observed=self._labelled(found.observed))
+
+    def _newcomers_of(self, groups: Any, folds: int) -> NDArray[np.bool_]:
+        """Mask of the training rows whose label is new where their group is left out."""
+        field: Any = self.fit_.evidence.field
+        if self.fit_.newcomers is None:
+            return np.zeros(field.n_rows, dtype=bool)
+        fold, labels = group_folds(groups, field.n_rows, folds)[1], field.X[:, self.fit_.newcomers.column]
+        return np.array([np.ptp(fold[labels == label]) == 0 for label in labels])
 
     def diagnose(self, *, draws: int = 4000, random_state: Any = 0) -> Diagnosis:
         """Tell how far the Gaussian posterior is from the exact one, at the learned hyperparameters.

@@ -16,7 +16,8 @@ from ggpm.data.text import Hint, Message
 from ggpm.estimators.intake import inputs_of
 from ggpm.estimators.output import FramedOutput
 from ggpm.families.base import Family
-from ggpm.prediction.mixture import Mixture, mixed_moments
+from ggpm.prediction.averages import mixed_moments, picked
+from ggpm.prediction.mixture import Mixture
 from ggpm.prediction.predictive import Predictive
 
 if TYPE_CHECKING:
@@ -45,18 +46,16 @@ class Predicting(FramedOutput):
         if is_dask(X):
             return self.predict_dist(X, offset=offset).latent()
         self._require_offset(offset)
-        found = self._latents(X, offset)
-        if len(found) == 1:
-            return found[0]
-        return mixed_moments(self._weights, [mean for mean, _ in found], [cov for _, cov in found])
+        weights, _, means, covs = zip(*self._latents(X, offset))
+        return (means[0], covs[0]) if len(means) == 1 else mixed_moments(np.stack(weights), means, covs)
 
-    def _latents(self, X: Any, offset: Any) -> list[tuple[Array, Array]]:
-        """Mean and covariance of the latent under every fit that is averaged."""
+    def _latents(self, X: Any, offset: Any) -> list[tuple[Array, Fit, Array, Array]]:
+        """Every fit that is averaged with its weights (m,), and mean and covariance of the latent under it."""
         X, _ = inputs_of(self, X, self.fit_.columns)
         offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
         offset = as_offset(offset, len(X), self.family_.latent_dim) + self.family_.origin
-        latents = (fit.posterior.latent(X) for fit in self.fit_.members)
-        return [(mean + offset, cov) for mean, cov in latents]
+        latents = ((weight, fit, fit.posterior.latent(X)) for weight, fit in self.fit_.averaged(X))
+        return [(weight, fit, mean + offset, cov) for weight, fit, (mean, cov) in latents]
 
     @property
     def _weights(self) -> Array:
@@ -97,8 +96,8 @@ class Predicting(FramedOutput):
         found = self._latents(X, offset)
         trials = _as_trials(trials, len(found[0][0]), self.family_)
         labels = getattr(self, "classes_", None)
-        parts = [Predictive(fit.family, *latent, trials, labels) for fit, latent in zip(self.fit_.members, found)]
-        return parts[0] if len(parts) == 1 else Mixture(parts, self._weights)
+        parts = [Predictive(fit.family, mean, cov, trials, labels) for _, fit, mean, cov in found]
+        return parts[0] if len(parts) == 1 else Mixture(parts, np.stack([weight for weight, *_ in found]))
 
     def terms(self, X: Any) -> dict[str, tuple[Array, Array]]:
         """Mean and standard deviation, (m, D) each, of every summand of the kernel, by a name of its own.
@@ -116,7 +115,8 @@ class Predicting(FramedOutput):
 
         check_is_fitted(self)
         encoded = inputs_of(self, X, self.fit_.columns)[0]
-        return mixed_terms(self._weights, [terms(fit.posterior, encoded) for fit in self.fit_.members])
+        weights, fits = zip(*self.fit_.averaged(encoded))
+        return mixed_terms(np.stack(weights), [terms(fit.posterior, encoded) for fit in fits])
 
     def predict_effect(self, term: str, X: Array, at: Array) -> Predictive:
         """Predictive distribution where one term of the kernel is at encoded rows, and all others at one row.
@@ -181,13 +181,18 @@ class Predicting(FramedOutput):
             rng = np.random.default_rng(random_state)
             encoded, _ = inputs_of(self, X, self.fit_.columns)
             shift = predictive.components[0][1].latent_mean - self.posterior_.latent(encoded)[0]  # offset and origin
-            parts = []
-            members = self.fit_.members
-            counts = [n_samples] if len(members) == 1 else rng.multinomial(n_samples, self._weights)
-            for fit, count in zip(members, counts):
-                latent = joint_draws(fit.posterior, encoded, int(count), rng)
-                parts.append(fit.family.sample(latent + shift, rng, predictive.trials))
-            draws = np.concatenate(parts) if len(parts) == 1 else rng.permutation(np.concatenate(parts))
+            weights, fits = zip(*self.fit_.averaged(encoded))
+            # rows of one draw are of one fit, but for those with labels that are new, which may be of another
+            uniform = np.broadcast_to(rng.uniform(size=(n_samples, 1)), (n_samples, len(encoded)))
+            which, parts = picked(np.stack(weights), uniform), []
+            for k, fit in enumerate(fits):
+                its = np.flatnonzero((which == k).any(axis=1))
+                latent = joint_draws(fit.posterior, encoded, len(its), rng)
+                parts.append((its, fit.family.sample(latent + shift, rng, predictive.trials)))
+            draws = np.empty((n_samples, *parts[0][1].shape[1:]), dtype=parts[0][1].dtype)
+            for k, (its, drawn) in enumerate(parts):
+                draw, row = np.nonzero(which[its] == k)
+                draws[its[draw], row] = drawn[draw, row]
         return self._labelled(np.moveaxis(draws, 1 if is_dask(X) else 0, -1))
 
     def log_predictive_density(self, X: Any, y: Any, *, offset: Any = None) -> Array:

@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_consistent_length
 
@@ -21,6 +20,7 @@ from ggpm.families.base import Family, bound, check_spread
 from ggpm.families.censored import Censored
 from ggpm.families.partial import Partial, partly_missing, with_rests
 from ggpm.families.support import Real
+from ggpm.prediction.averages import log_average
 from ggpm.prediction.bounds import bounds_of
 from ggpm.prediction.predictive import Predictive
 
@@ -188,11 +188,12 @@ class GGPRegressor(RegressorMixin, GGP):
         if bounds_of(self, y) is not None:
             check_consistent_length(X, y)
             parts = self.predict_dist(X, offset=offset).components
-            found = [
-                np.log(weight) + Predictive(Censored(part.family), part.latent_mean, part.latent_cov).log_prob(y)
-                for weight, part in parts
-            ]
-            return np.asarray(logsumexp(found, axis=0))
+            return log_average(
+                [
+                    (weight, Predictive(Censored(part.family), part.latent_mean, part.latent_cov).log_prob(y))
+                    for weight, part in parts
+                ]
+            )
         if not partly_missing(y).any():
             return super().log_predictive_density(X, y, offset=offset)
         mean, cov = self.predict_latent(X, offset=offset)

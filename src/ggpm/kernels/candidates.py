@@ -113,10 +113,13 @@ class Ingredients:
     """Labels of these in which two rows differ, on average."""
     cycles: tuple[tuple[int, float], ...]
     """Columns of times with the periods that they show."""
+    categories: tuple[int, ...]
 
     @classmethod
-    def of(cls, X: Array, columns: Columns, weight: Array | None = None) -> Ingredients:
-        """The ingredients of rows, of some weight.
+    def of(
+        cls, X: Array, columns: Columns, weight: Array | None = None, without: int | None = None
+    ) -> Ingredients:  # fmt: skip
+        """The ingredients of rows, of some weight; kernels do not look at the category ``without``.
 
         >>> X = np.array([[0.0, 0.0], [4000.0, 1.0], [8000.0, 0.0]])
         >>> found = Ingredients.of(X, Columns(2))
@@ -134,15 +137,13 @@ class Ingredients:
         scores = tuple(rank_scores(column, weight) for column in X.T)
         by_ranks = Standardise(tuple(centre), tuple(spread), scores)(X)
         rank_distance = median_distance(by_ranks[:, at], weight=weight) if at else 1.0
-        crossed = tuple(
-            j for j, kind in enumerate(kinds)
-            if kind == "category" and 1 < len(np.unique(X[:, j])) <= len(X) / LABEL_ROWS
-        )  # fmt: skip
+        categories = tuple(j for j, kind in enumerate(kinds) if kind == "category" and j != without)
+        crossed = tuple(j for j in categories if 1 < len(np.unique(X[:, j])) <= len(X) / LABEL_ROWS)
         unlike = sum(_unlike(X[:, j], weight) for j in crossed)
         cycles = tuple((j, period) for j, kind in enumerate(kinds) if kind == "time" for period in cycles_of(X[:, j]))
         return cls(
             columns, numbers, centre, spread, distance, unit, unit_distance, scores, rank_distance, crossed, unlike,
-            cycles,
+            cycles, categories,
         )  # fmt: skip
 
     @property
@@ -161,7 +162,7 @@ class Ingredients:
         >>> Ingredients.of(np.zeros((3, 1)), Columns(1)).offers(Recipe(own=True))
         False
         """
-        varying, labelled, crossed = len(self.numbers), len(self._categories()), len(self.crossed)
+        varying, labelled, crossed = len(self.numbers), len(self.categories), len(self.crossed)
         return (
             (recipe.flat or (recipe.nu is not None) == self.smooth)
             and not (recipe.own and varying < 2 and not (recipe.labels and crossed > 1))
@@ -195,9 +196,9 @@ class Ingredients:
                 parts.append([("linear", on(sk.DotProduct(0.0, "fixed"), factor=np.sqrt(len(self.numbers))))])
         parts += [[(f"time {j}", self._on(_matern(1.0, recipe.nu), (j,)))] for j in self.times]
         parts += [[(f"cycle {j} {period}", self._named(Cyclic(period), (j,)))] for j, period in self.cycles]
-        parts += [[(f"category {j}", Category(self._name(j)))] for j in self._categories()]
+        parts += [[(f"category {j}", Category(self._name(j)))] for j in self.categories]
         if recipe.cells:
-            parts.append([("cells", Category([self._name(j) for j in self._categories()]))])
+            parts.append([("cells", Category([self._name(j) for j in self.categories]))])
         if alike and not self.numbers:
             parts.append(alike)
         return parts
@@ -213,9 +214,6 @@ class Ingredients:
         curves = [self.scores[j] for j in chosen]
         knots = tuple(curve and (curve[0], tuple(value / factor for value in curve[1])) for curve in curves)
         return self._named(Scaled(kernel, tuple(centre.tolist()), tuple(spread.tolist()), knots if ranks else ()), at)
-
-    def _categories(self) -> list[int]:
-        return [j for j, kind in enumerate(self.columns.kinds) if kind == "category"]
 
     def _name(self, j: int) -> str | int:
         return self.columns.names[j] if self.columns.names else j

@@ -25,10 +25,10 @@ from ggpm.data import frames
 from ggpm.data.columns import Columns
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks
-from ggpm.families.weighted import Weighted
 from ggpm.families.wrapped import unwrapped
 from ggpm.kernels.candidates import SUMMANDS, Ingredients, Recipe
 from ggpm.learning.arena import Arena, Entry
+from ggpm.learning.blocks import blocks, total
 from ggpm.learning.choice import for_comparison, hides_noise
 from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence
@@ -56,8 +56,6 @@ PARTS = ("ranks", "own", "labels", *SUMMANDS)
 LEAST_GAIN, OWN_GAIN = 0.5, 1.0
 SURVIVORS = 2  # smoothnesses that reach the last rung
 FINALISTS = 3  # candidates that may be averaged
-BLOCKS, BLOCKS_FROM = 10, 40  # blocks of consecutive rows, and rows from which there are blocks
-SORTED_RUNS, SORTED_BACK = 2, 0.1  # runs for each class, and share of steps back, up to which a table is sorted by y
 SHORTER = (5.0, 25.0)  # factors by which further starts have shorter length scales: fast waves are not noise
 
 
@@ -80,6 +78,8 @@ class Trial:
     seconds: float
     kept: bool = False
     """Whether it went on to the next rung, or won."""
+    without: str = ""
+    """Name of the column that it does not look at: a candidate for rows whose label there is new."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class SearchTable(Sequence[Trial]):
     @property
     def winner(self) -> str:
         """Name of the candidate that won."""
-        return next(trial.name for trial in reversed(self.trials) if trial.kept)
+        return next(trial.name for trial in reversed(self.trials) if trial.kept and not trial.without)
 
     @property
     def seconds(self) -> float:
@@ -116,14 +116,18 @@ class SearchTable(Sequence[Trial]):
         """The table as a pandas frame.
 
         >>> SearchTable((Trial("RBF", 80, -1.23, -1.3, -1.26, 0.1, True),)).to_frame().shape
-        (1, 7)
+        (1, 8)
         """
         return frames.require("pandas").DataFrame([asdict(trial) for trial in self.trials])
 
     def __repr__(self) -> str:
         width = max([6, *(len(trial.name) for trial in self.trials)])
         lines = [f"{'kernel':<{width}} {'rows':>5} {'loo':>6} {'evidence':>9} {'score':>7} {'seconds':>8}"]
+        without = ""
         for t in self.trials:
+            if t.without != without:
+                without = t.without
+                lines.append(f"without {without}, for labels that are new:")
             line = f"{t.name:<{width}} {t.rows:>5} {t.loo:>6.3f} {t.evidence:>9.3f} {t.score:>7.3f} {t.seconds:>8.2f}"
             lines.append(line + ("  kept" if t.kept else ""))
         return "\n".join(lines)
@@ -161,6 +165,15 @@ class Finalist:
 
 
 @dataclass(frozen=True)
+class Without:
+    """Outcome of a contest without a column, and its weight where the label in that column is new."""
+
+    column: int
+    weight: float
+    contest: Contest
+
+
+@dataclass(frozen=True)
 class Contest:
     """Outcome of a contest: the table of what was tried, and the finalists, best first.
 
@@ -172,6 +185,8 @@ class Contest:
     finalists: tuple[Finalist, ...]
     weights: tuple[float, ...] = (1.0,)
     """Of the first finalists in an average: the winner alone, unless told otherwise."""
+    without: Without | None = None
+    """What a contest between kernels that do not look at one column found, for labels that are new there."""
 
     @property
     def winner(self) -> Finalist:
@@ -335,7 +350,7 @@ def contest(
     first = np.sort(order[:FIRST_ROWS])
     last = np.sort(order[:LAST_ROWS])
     smooth = arena.ingredients.smooth
-    recipe = PLAINEST if smooth else replace(PLAINEST, nu=None)
+    recipe = PLAINEST if smooth else replace(PLAINEST, nu=None) if arena.ingredients.categories else FLAT
     plain = [(recipe, first, None, s) for s in arena.starts(recipe, SHORTER)]
     plainest = ring.tried([*plain, (replace(recipe, common=True), first, None, None)], max_iter=SHORT_CLIMB)
     if not plainest:
@@ -402,15 +417,25 @@ def choose_kernel(
 ) -> Contest | None:  # fmt: skip
     """The contest for the rows of a pool on a dense field, of some weight, in these columns.
 
-    Leave-one-out densities as what is maximised overfit many length scales: with ``objective="loo"`` columns have one
-    in common. Priors that are given name hyperparameters, which then all candidates must have.
-
     >>> from ggpm import GGPRegressor
     >>> X = np.arange(8.0)[:, None]
     >>> fit = GGPRegressor("gaussian", optimizer=None).fit(X, np.sin(X[:, 0])).fit_
     >>> found = choose_kernel(fit.evidence, fit.columns, None, None, seed=0, budget=None, n_jobs=None, tell=None)
     >>> found.table.winner
     'RBF'
+    """
+    arena = arena_of(pool, columns, weight, priors)
+    return contest(arena, seed=seed, budget=budget, n_jobs=n_jobs, tell=tell, journal=journal)
+
+
+def arena_of(
+    pool: Evidence, columns: Columns, weight: Array | None, priors: Any, without: int | None = None
+) -> Arena:  # fmt: skip
+    """The ground of a contest, in which candidates do not look at the category ``without``.
+
+    Its labels are then left out whole. Leave-one-out densities as what is maximised overfit many length scales: with
+    ``objective="loo"`` columns have one in common. Priors that are given name hyperparameters, which then all
+    candidates must have.
     """
     withheld = {
         "noise": hides_noise(unwrapped(pool.family)),
@@ -421,66 +446,8 @@ def choose_kernel(
     pool.rule = for_comparison(pool.rule, pool.family)
     pool.objective = "evidence"
     X = pool.field.X  # type: ignore[attr-defined]
-    arena = Arena(
-        pool, Ingredients.of(X, columns, weight), partial(resolved, priors), _blocks(pool, columns),
+    return Arena(
+        pool, Ingredients.of(X, columns, weight, without), partial(resolved, priors),
+        blocks(pool, columns) if without is None else X[:, without].astype(np.intp),
         tuple(part for part, never in withheld.items() if never),
     )  # fmt: skip
-    return contest(arena, seed=seed, budget=budget, n_jobs=n_jobs, tell=tell, journal=journal)
-
-
-def _blocks(pool: Evidence, columns: Columns) -> Rows | None:
-    """Blocks of rows that are left out together: consecutive in the first column of times, else in the table itself.
-
-    Rows that follow each other in a table often hang together (the hours of a day, the visits of a patient), and single
-    ones are known from their neighbours: leaving out one at a time chooses kernels that interpolate. Where rows come in
-    no order, such blocks are as good as any. For few rows, and where the table is sorted by y or by combinations of
-    labels, so that blocks would be whole classes or combinations, which nothing can predict, only rows that stand there
-    several times are left out together: they say the same as one of so much weight. None where there are no such rows.
-    """
-    field: Any = pool.field
-    n, kinds = field.n_rows, columns.kinds
-    labels = field.X[:, [kind == "category" for kind in kinds]]
-    ordered = "time" in kinds or not (_sorted(pool.family, field.y) or _by_combinations(labels))
-    if total(pool) < BLOCKS_FROM or not ordered:
-        rows = np.column_stack([field.X, field.y.reshape(len(field.y), -1), field.offset])
-        alike = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
-        return None if alike.max() == n - 1 else alike
-    place = np.arange(n)
-    if "time" in kinds:
-        place = np.argsort(np.argsort(field.X[:, kinds.index("time")], kind="stable"))
-    return place * BLOCKS // n
-
-
-def total(pool: Evidence) -> float:
-    """How many rows there are, each as often as it counts."""
-    field: Any = pool.field
-    return float(pool.family.split(field.y)[1].sum()) if isinstance(pool.family, Weighted) else float(field.n_rows)
-
-
-def _by_combinations(labels: Array) -> bool:
-    """Whether blocks of consecutive rows are combinations of labels, while each label itself is in several of them.
-
-    Rows of one combination stand together, most combinations fit into a block, and no label does: where one does (a
-    patient's visits, a storm's hours), forecasts are for others, which are left out whole as they should be.
-    """
-    n, count = labels.shape
-    if count < 2:
-        return False
-    cells = np.unique(labels, axis=0, return_inverse=True)[1].ravel()
-    runs, different = 1 + np.sum(np.diff(cells) != 0), cells.max() + 1
-    places = (np.flatnonzero(column == label) for column in labels.T for label in np.unique(column))
-    fits = any(np.ptp(place) < n // BLOCKS for place in places)
-    return bool(BLOCKS < different <= n // 2 and runs <= SORTED_RUNS * different and not fits)
-
-
-def _sorted(family: Family, encoded: Array) -> bool:
-    """Whether y hardly ever goes back on its way through the rows: rising, falling, or class by class."""
-    y = family.split(encoded)[0] if isinstance(family, Weighted) else encoded
-    if family.finite:
-        codes = y.argmax(axis=1) if y.ndim == 2 else y.ravel()
-        return bool(np.sum(np.diff(codes) != 0) <= SORTED_RUNS * len(np.unique(codes)))
-    if y.ndim == 2 and y.shape[1] > 1:
-        return False
-    steps = np.sign(np.diff(y.ravel()))
-    moves = np.sum(steps != 0)
-    return bool(min(np.sum(steps > 0), np.sum(steps < 0)) <= SORTED_BACK * moves)

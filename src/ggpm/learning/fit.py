@@ -27,7 +27,7 @@ from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence, Start, WarmObjective, search, subset_start
 from ggpm.learning.search import STOPPED, Optimum, maximise
 
-__all__ = ["Fit"]
+__all__ = ["Fit", "Newcomers"]
 
 Array = NDArray[np.float64]
 Report = Callable[[int, int, float], None]
@@ -62,6 +62,8 @@ class Fit:
     """In the average of this and `others`: the largest."""
     others: tuple[Fit, ...] = ()
     """Fits of the same rows with other kernels or hyperparameters, averaged with this one in predictions."""
+    newcomers: Newcomers | None = None
+    """What speaks beside them for rows with a label that is new; None: nothing does."""
     curvature: str = ""
     """Precision of the sites, "observed", "averaged" under q, "Fisher" or "Fisher in k of n rows"; empty: not known."""
     found: Approximation | None = field(default=None, repr=False, compare=False)
@@ -99,10 +101,53 @@ class Fit:
         """Fits whose predictions are averaged, by their weights: this one first."""
         return (self, *self.others)
 
+    def averaged(self, X: Array) -> list[tuple[Array, Fit]]:
+        """Fits whose predictions are averaged at encoded rows, with their weights (m,).
+
+        >>> from ggpm import GGPRegressor
+        >>> X = np.arange(8.0)[:, None]
+        >>> ((weight, _),) = GGPRegressor("poisson").fit(X, np.arange(8)).fit_.averaged(X[:2])
+        >>> weight
+        array([1., 1.])
+        """
+        new = np.zeros(len(X), dtype=bool) if self.newcomers is None else self.newcomers.are(X)
+        return self.averaged_where(new)
+
+    def averaged_where(self, new: NDArray[np.bool_]) -> list[tuple[Array, Fit]]:
+        """The same for rows whose labels are new where the mask says so."""
+        if self.newcomers is None or not new.any():
+            return [(np.full(len(new), fit.weight), fit) for fit in self.members]
+        share = np.where(new, self.newcomers.weight, 0.0)
+        known = [((1.0 - share) * fit.weight, fit) for fit in self.members]
+        return known + [(share * fit.weight, fit) for fit in self.newcomers.fit.members]
+
     def without_rows(self) -> Fit:
         """The same for predictions alone: small where the posterior is."""
         others = tuple(other.without_rows() for other in self.others)
-        return replace(self, evidence=self.evidence.with_field(RowsNotStored()), found=None, others=others)
+        newcomers = None if self.newcomers is None else replace(self.newcomers, fit=self.newcomers.fit.without_rows())
+        return replace(
+            self, evidence=self.evidence.with_field(RowsNotStored()), found=None, others=others, newcomers=newcomers
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Newcomers:
+    """What speaks for rows whose label in one column no training row has: a fit that does not look at that column.
+
+    Levels of labels explain the rows that have them. How far they help with other labels is another question, whose
+    answer, from labels that are left out whole, is the weight.
+    """
+
+    column: int
+    weight: float
+    """Of this fit beside the one that knows the labels, for such rows; others have nothing to do with it."""
+    fit: Fit
+
+    def are(self, X: Array) -> NDArray[np.bool_]:
+        """Mask of the encoded rows whose label is new."""
+        members = self.fit.columns.members
+        assert members is not None
+        return X[:, self.column] >= len(members[self.column].labels or ())
 
 
 class RowsNotStored(Field):

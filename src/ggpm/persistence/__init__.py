@@ -27,7 +27,8 @@ from sklearn.utils.validation import check_is_fitted
 from ggpm.data.files import replacing
 from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor
 from ggpm.families.base import Family
-from ggpm.persistence.checks import text
+from ggpm.learning.fit import Fit, Newcomers
+from ggpm.persistence.checks import number, text
 from ggpm.persistence.fits import FORMAT, OF_A_MEMBER, ZERO_DIGEST, restored, search_table, try_out, written
 from ggpm.persistence.packing import LoadError, check_classes, known_classes, names_users, require, unpack
 
@@ -76,14 +77,18 @@ def save(model: Any, path: str | os.PathLike) -> None:
 def _serialise(model: Any) -> bytes:
     from safetensors.numpy import save as to_bytes
 
-    document, arrays = written(model, model.fit_)
-    others = []
-    for k, other in enumerate(model.fit_.others):
-        its, more = written(model, other)
-        others.append({name: value for name, value in its.items() if name in OF_A_MEMBER})
-        arrays |= {f"{k}/{name}": a for name, a in more.items()}
-    if others:
-        document |= {"others": others, "format": FORMAT}
+    fit = model.fit_
+    document, arrays = written(model, fit)
+    for name, (at, more) in {"others": (0, fit.others), "newcomers": (len(fit.others), _of_newcomers(fit))}.items():
+        entries = []
+        for k, other in enumerate(more, at):
+            its, its_arrays = written(model, other)
+            entries.append({entry: value for entry, value in its.items() if entry in OF_A_MEMBER})
+            arrays |= {f"{k}/{array}": a for array, a in its_arrays.items()}
+        if entries:
+            document |= {name: entries, "format": FORMAT}
+    if fit.newcomers is not None:
+        document["labels_of"] = {"column": fit.newcomers.column, "weight": fit.newcomers.weight}
     if model.fit_.search is not None:
         document["search"] = [asdict(trial) for trial in model.fit_.search]
     if names_users(document):  # which version 0.1 would look for by another name
@@ -93,6 +98,11 @@ def _serialise(model: Any) -> bytes:
     content = to_bytes(contiguous, metadata={"ggpm": header})
     digest = hashlib.sha256(content).hexdigest()
     return content.replace(ZERO_DIGEST.encode(), digest.encode(), 1)
+
+
+def _of_newcomers(fit: Fit) -> tuple[Fit, ...]:
+    """Fits that are averaged for rows whose label is new."""
+    return () if fit.newcomers is None else fit.newcomers.fit.members
 
 
 # ---- loading -----------------------------------------------------------------------------------------------------
@@ -164,22 +174,42 @@ def _restore(content: bytes, length: int, own: tuple[tuple[type, ...], tuple[typ
     allowed = set(kind._get_param_names())
     require(set(params) <= allowed, f"unknown parameters {sorted(set(params) - allowed)}")
     main = restored(document, arrays, kind, known)
-    others = []
-    listed: Any = document.get("others", [])
-    require(isinstance(listed, list) and all(isinstance(entry, dict) for entry in listed), "others must be documents")
-    for k, entry in enumerate(listed):
+    others, more = (document.get(name, []) for name in ("others", "newcomers"))
+    for listed in (others, more):
+        right = isinstance(listed, list) and all(isinstance(entry, dict) for entry in listed)
+        require(right, "other fits must be documents")
+    members = []
+    for k, entry in enumerate([*others, *more]):
         require(set(entry) <= OF_A_MEMBER, "another fit has entries that are not known")
         its = {name: arrays.pop(name) for name in list(arrays) if name.startswith(f"{k}/")}
         its = {name.partition("/")[2]: a for name, a in its.items()}
-        others.append(restored(document | entry, its, kind, known))
+        members.append(restored(document | entry, its, kind, known))
         require(not its, f"unknown arrays {sorted(its)}")
     require(not arrays, f"unknown arrays {sorted(arrays)}")
-    weights = [fit.weight for fit in (main, *others)]
-    right = all(w > 0 for w in weights) and abs(sum(weights) - 1.0) < 1e-6
-    require(right or (not others and "weight" not in document), "weights must be positive, with sum one")
-    fit = replace(main, others=tuple(others), search=search_table(document))
+    fit = _averaged([main, *members[: len(others)]], "weight" in document)
+    if more:
+        fit = replace(fit, newcomers=_newcomers(document, _averaged(members[len(others) :], True)))
+    fit = replace(fit, search=search_table(document))
     try_out(fit)
     return kind.from_fit({name: unpack(value, known) for name, value in params.items()}, fit)
+
+
+def _averaged(fits: list[Fit], weighted: bool) -> Fit:
+    """The first of some fits, with the others beside it."""
+    weights = [fit.weight for fit in fits]
+    right = all(w > 0 for w in weights) and abs(sum(weights) - 1.0) < 1e-6
+    require(right or (len(fits) == 1 and not weighted), "weights must be positive, with sum one")
+    return replace(fits[0], others=tuple(fits[1:]))
+
+
+def _newcomers(document: dict[str, Any], fit: Fit) -> Newcomers:
+    """What speaks for labels that are new, with the column that they are in."""
+    about: Any = document.get("labels_of")
+    require(isinstance(about, dict) and set(about) == {"column", "weight"}, "labels_of must have column and weight")
+    column, weight, kinds = about["column"], number(about, "weight"), fit.columns.kinds
+    require(type(column) is int and 0 <= column < len(kinds), "labels_of has a column that is not there")
+    require(kinds[column] == "category" and 0 < weight < 1, "labels_of must be of a category, with a weight below one")
+    return Newcomers(column, weight, fit)
 
 
 def _document(content: bytes, length: int) -> dict[str, Any]:

@@ -117,8 +117,9 @@ def search_table(document: dict[str, Any]) -> SearchTable | None:
     types = get_type_hints(Trial)
     require(isinstance(trials, list), "search must be a list")
     for trial in trials:
-        require(isinstance(trial, dict) and set(trial) == set(types), "a trial has other entries")
-        require(all(type(trial[name]) is kind for name, kind in types.items()), "a trial has values of other types")
+        known = isinstance(trial, dict) and set(types) - {"without"} <= set(trial) <= set(types)
+        require(known, "a trial has other entries")
+        require(all(type(value) is types[name] for name, value in trial.items()), "a trial has values of other types")
     return SearchTable(tuple(Trial(**trial) for trial in trials))
 
 

@@ -281,7 +281,7 @@ def _mixed(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
         for w, tables in made:
             for rows, table in tables:
                 some = rows[left[rows]]
-                density[some] += w * np.maximum(table.rows(left[rows]).density(theta[some]), 0.0)
+                density[some] += w[some, None] * np.maximum(table.rows(left[rows]).density(theta[some]), 0.0)
         todo = np.flatnonzero(left)
         mean, series = _fourier(density[todo] * slope[todo], theta[todo])
         good = np.abs(series[:, -(size // 8) :]).max(axis=1) < TAIL

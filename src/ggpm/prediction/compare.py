@@ -118,7 +118,7 @@ def _note(model: Any, loo: LeaveOneOut) -> str:
     return "; ".join(told)
 
 
-def stacking_weights(log_densities: Any) -> Array:
+def stacking_weights(log_densities: Any, row_weight: Any = None) -> Array:
     """Weights of models, (K,), on the simplex, under which their mixture has the largest sum of log densities.
 
     That is the maximum over w of ``sum_i log sum_k w_k p_ik`` (Yao, Vehtari, Simpson and Gelman 2018, eq. 5), which is
@@ -128,6 +128,8 @@ def stacking_weights(log_densities: Any) -> Array:
     ----------
     log_densities : array (n, K)
         Log densities of n rows under K models.
+    row_weight : array (n,), optional
+        How many times each row counts.
 
     Examples
     --------
@@ -145,10 +147,12 @@ def stacking_weights(log_densities: Any) -> Array:
     if not np.all(np.isfinite(top)):
         raise ValueError(f"row {int(np.argmin(np.isfinite(top)))} has a density of zero under every model.")
     p, K = np.exp(values - top), values.shape[1]
+    share = np.ones(len(p)) if row_weight is None else np.asarray(row_weight, dtype=np.float64)
+    share = share / share.sum()
 
     def loss(w: Array) -> tuple[float, Array]:
         mixed = np.maximum(p @ w, np.finfo(float).tiny)
-        return -float(np.mean(np.log(mixed))), -np.mean(p / mixed[:, None], axis=0)
+        return -float(share @ np.log(mixed)), -(share @ (p / mixed[:, None]))
 
     w = np.full(K, 1.0 / K)
     if K > 1:

@@ -147,7 +147,7 @@ def _quantiles(p: Predictive, levels: Sequence[float], size: int) -> Array:
     """Quantiles (m, size, number of levels) of as many entries."""
     total = size * len(p)
     made = [
-        (w, list(_together((size * rows + entry, t) for rows, entry, t in entry_tables(part))))
+        (np.repeat(w, size), list(_together((size * rows + entry, t) for rows, entry, t in entry_tables(part))))
         for w, part in p.components
     ]
     if len(made) == 1:

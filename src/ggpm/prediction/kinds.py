@@ -23,6 +23,7 @@ from ggpm.families.composition import Composition
 from ggpm.families.multinomial import Multinomial
 from ggpm.families.support import Circle
 from ggpm.prediction.angles import CircularTable, circular_tables
+from ggpm.prediction.averages import by_rows
 from ggpm.prediction.categories import MOST_SOFTMAX, category_quantiles, few_trials
 from ggpm.prediction.entries import entry_quantiles
 from ggpm.prediction.line import Line, Several, expect
@@ -64,7 +65,7 @@ class Ordered:
     def cdf(self, p: Predictive, encoded: Array) -> Array:
         """P(Y <= y)."""
         if len(p.components) > 1:
-            return np.sum([w * self.cdf(part, encoded) for w, part in p.components], axis=0)
+            return p.mixed(lambda part: self.cdf(part, encoded))
         cdf, normal = self.cdf_given_latent(p), p._normal()
         if normal is not None:
             mean, sd = normal
@@ -135,11 +136,12 @@ class Ordered:
         """The q-quantile of a mixture: by Newton's method from about those of its parts, or by halving between them."""
         support = p.family.support
         if not (support.integer or support.atoms):
-            at, laws = coordinate(support), [(w, *self._law(part, q)) for w, part in p.components]
-            start = np.sum([w * near for w, near, _ in laws], axis=0)
+            at, found = coordinate(support), [(w, *self._law(part, q)) for w, part in p.components]
+            start = np.sum([by_rows(w, near) for w, near, _ in found], axis=0)
+            laws = [(np.repeat(w, start.size // len(p)), of_part) for w, _, of_part in found]  # entry by entry
 
             def law(rows: Rows, y: Array) -> tuple[Array, Array]:
-                F, slope = np.sum([w * np.stack(of_part(rows, y)) for w, _, of_part in laws], axis=0)
+                F, slope = np.sum([w[rows] * np.stack(of_part(rows, y)) for w, of_part in laws], axis=0)
                 return F, slope
 
             return np.reshape(at.back(roots(law, q, start.ravel(), at)), start.shape)
@@ -171,9 +173,8 @@ class Ordered:
         m, made = len(p), [(w, list(part_tables(part))) for w, part in p.components]
 
         def cdf(z: Array) -> Array:
-            return np.sum(
-                [w * gather(m, ((at, table.cdf(z[at])) for at, table in tables)) for w, tables in made], axis=0
-            )
+            found = [(w, gather(m, ((at, table.cdf(z[at])) for at, table in tables))) for w, tables in made]
+            return np.sum([by_rows(w, values) for w, values in found], axis=0)
 
         def quantile(q: float) -> Array:
             ends = [gather(m, ((at, table.quantile(q)) for at, table in tables)) for _, tables in made]
@@ -283,8 +284,7 @@ class Ordered:
 
 
 def _mixed_steps(kind: Ordered, p: Predictive, encoded: Array) -> tuple[Array, Array]:
-    found = [(w, kind.steps(part, encoded)) for w, part in p.components]
-    before, upto = (np.sum([w * pair[k] for w, pair in found], axis=0) for k in (0, 1))
+    before, upto = np.moveaxis(p.mixed(lambda part: np.stack(kind.steps(part, encoded), axis=-1)), -1, 0)
     return before, upto
 
 

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from ggpm.data.checks import as_groups, check_whole
 from ggpm.data.text import see
@@ -33,6 +32,7 @@ from ggpm.fields.inducing.field import InducingField, InducingProcess
 from ggpm.learning.cavities import improper, left_of, told_cavities
 from ggpm.learning.engine import find
 from ggpm.learning.objective import Evidence
+from ggpm.prediction.averages import log_average
 from ggpm.sites import Problem, Rule
 from ggpm.sites.densities import log_expected_prob
 
@@ -228,7 +228,7 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
 
 
 def mixed_loo(weights: Array, found: Sequence[LeaveOneOut]) -> LeaveOneOut:
-    """Densities under an average of models: the logarithm of the weighted mean of theirs, row by row.
+    """Densities under an average of models, of weights (K,) or (K, n): the log of the mean of theirs, row by row.
 
     >>> one, two = LeaveOneOut(np.log([0.5])), LeaveOneOut(np.log([0.1]))
     >>> np.exp(mixed_loo([0.5, 0.5], [one, two]).pointwise).round(3)
@@ -238,7 +238,7 @@ def mixed_loo(weights: Array, found: Sequence[LeaveOneOut]) -> LeaveOneOut:
         return found[0]
 
     def mixed(parts: Sequence[Array]) -> Array:
-        return np.asarray(logsumexp(np.log(weights)[:, None] + np.stack(parts), axis=0))
+        return log_average(list(zip(weights, parts)))
 
     within = [loo.within for loo in found]
     known = None if any(part is None for part in within) else mixed(within)  # type: ignore[arg-type]
@@ -255,12 +255,8 @@ def leave_groups_out(evidence: Evidence, groups: Any, folds: int = 10) -> LeaveO
     >>> leave_groups_out(model.fit_.evidence, list("aabbcc")).groups
     array([0, 0, 1, 1, 2, 2])
     """
-    check_whole(folds, "folds", 2)
     n = evidence.field.n_rows
-    labels, codes = np.unique(as_groups(groups, n, "the fit"), return_inverse=True)
-    if len(labels) < 2:
-        raise ValueError(f"groups must be two or more, so that others are left; got one, {labels.tolist()[0]!r}.")
-    fold = _folds(np.bincount(codes), folds)[codes]
+    codes, fold = group_folds(groups, n, folds)
     rule = evidence.infer().rule  # resolved for all rows: sites of the same shape throughout
     whole, values = evidence.field.sample(np.arange(n)), np.empty(n)
     X, y, offset = _rows(whole)
@@ -273,6 +269,15 @@ def leave_groups_out(evidence: Evidence, groups: Any, folds: int = 10) -> LeaveO
         mean, cov = a.process.posterior(a).latent(X[inside])
         values[inside] = log_expected_prob(family, mean + offset[inside], cov, plain[inside])
     return LeaveOneOut(values, observed=family.decode(plain), family=family, groups=codes)
+
+
+def group_folds(groups: Any, n: int, folds: int) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
+    """Numbers of the groups of n rows, and of the folds that they are left out in."""
+    check_whole(folds, "folds", 2)
+    labels, codes = np.unique(as_groups(groups, n, "the fit"), return_inverse=True)
+    if len(labels) < 2:
+        raise ValueError(f"groups must be two or more, so that others are left; got one, {labels.tolist()[0]!r}.")
+    return codes, _folds(np.bincount(codes), folds)[codes]
 
 
 def _folds(sizes: NDArray[np.int_], folds: int) -> NDArray[np.int_]:

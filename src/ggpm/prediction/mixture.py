@@ -7,27 +7,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from ggpm.data.checks import check_whole
+from ggpm.prediction.averages import by_rows, log_average, mixed_moments, picked
 from ggpm.prediction.predictive import Predictive
 from ggpm.sites.densities import log_expected_prob
 
-__all__ = ["Mixture", "mixed_moments"]
+__all__ = ["Mixture"]
 
 Array = NDArray[np.float64]
-
-
-def mixed_moments(weights: Array, means: Sequence[Array], covs: Sequence[Array]) -> tuple[Array, Array]:
-    """Mean (m, D) and covariance (m, D, D) of mixtures of Gaussians.
-
-    >>> mean, cov = mixed_moments([0.5, 0.5], [np.zeros((1, 1)), np.full((1, 1), 2.0)], [np.ones((1, 1, 1))] * 2)
-    >>> mean[0, 0], cov[0, 0, 0]
-    (np.float64(1.0), np.float64(2.0))
-    """
-    mean = np.sum([w * m for w, m in zip(weights, means)], axis=0)
-    apart = [m - mean for m in means]
-    return mean, np.sum([w * (c + d[:, :, None] * d[:, None, :]) for w, c, d in zip(weights, covs, apart)], axis=0)
 
 
 class Mixture(Predictive):
@@ -37,8 +25,8 @@ class Mixture(Predictive):
     ----------
     parts : predictive distributions of the same rows
         Families may differ in their hyperparameters; `family` is that of the heaviest.
-    weights : array
-        Positive, with sum one.
+    weights : array (parts,), or (parts, m) where rows have their own
+        Not negative, with sum one over the parts.
 
     Examples
     --------
@@ -50,25 +38,31 @@ class Mixture(Predictive):
     """
 
     def __init__(self, parts: Sequence[Predictive], weights: Array):
-        self.parts, self.weights = tuple(parts), np.asarray(weights, dtype=np.float64)
+        self.parts = tuple(parts)
+        columns = np.reshape(np.asarray(weights, dtype=np.float64), (len(self.parts), -1))
+        self.weights = np.broadcast_to(columns, (len(self.parts), len(self.parts[0])))
         mean, cov = mixed_moments(self.weights, [p.latent_mean for p in parts], [p.latent_cov for p in parts])
-        main = self.parts[int(self.weights.argmax())]
+        main = self.parts[int(columns.sum(axis=1).argmax())]
         super().__init__(main.family, mean, cov, main.trials, main.classes)
 
     @property
-    def components(self) -> tuple[tuple[float, Predictive], ...]:
-        return tuple(zip(self.weights.tolist(), self.parts, strict=True))
+    def components(self) -> tuple[tuple[Array, Predictive], ...]:
+        return tuple(zip(self.weights, self.parts, strict=True))
+
+    def alike(self) -> list[NDArray[np.intp]]:
+        """Numbers of the rows that have the same weights, set by set."""
+        which = np.unique(self.weights, axis=1, return_inverse=True)[1].ravel()
+        return [np.flatnonzero(which == k) for k in range(which.max(initial=-1) + 1)]
 
     def rows(self, rows: Any) -> Mixture:
         """The predictive distributions of some rows: a slice, a mask or indices."""
-        return Mixture([part.rows(rows) for part in self.parts], self.weights)
+        return Mixture([part.rows(rows) for part in self.parts], self.weights[:, rows])
 
     def __repr__(self) -> str:
         return f"Mixture({len(self.parts)} × {self.family!r}, {len(self)} rows)"
 
     def mixed(self, answer: Callable[[Predictive], Array]) -> Array:
-        """Weighted sum of an answer over the parts."""
-        return np.sum([w * np.asarray(answer(part)) for w, part in self.components], axis=0)
+        return np.sum([by_rows(w, np.asarray(answer(part))) for w, part in self.components], axis=0)
 
     def var(self) -> Array:
         """Predictive variance, as of a single one."""
@@ -76,12 +70,12 @@ class Mixture(Predictive):
         if around is not None:
             return np.asarray(around)
         means, variances = [part.mean() for part in self.parts], [part.var() for part in self.parts]
-        mean = np.sum([w * m for w, m in zip(self.weights, means)], axis=0)
+        mean = np.sum([by_rows(w, m) for w, m in zip(self.weights, means)], axis=0)
         outer = variances[0].ndim > mean.ndim
         out = np.zeros_like(variances[0])
         for w, m, v in zip(self.weights, means, variances):
             d = m - mean
-            out += w * (v + (d[..., :, None] * d[..., None, :] if outer else d * d))
+            out += by_rows(w, v + (d[..., :, None] * d[..., None, :] if outer else d * d))
         return out
 
     def _moment(self) -> Array:
@@ -90,11 +84,12 @@ class Mixture(Predictive):
     def log_prob(self, y: Any) -> Array:
         """Log predictive density (or probability) of each y, (m,), per unit of y."""
         encoded = self._encode(y)
-        found = [
-            np.log(w) + log_expected_prob(part.family, part.latent_mean, part.latent_cov, encoded)
-            for w, part in self.components
-        ]
-        return np.asarray(logsumexp(found, axis=0))
+        return log_average(
+            [
+                (w, log_expected_prob(part.family, part.latent_mean, part.latent_cov, encoded))
+                for w, part in self.components
+            ]
+        )
 
     def _normal(self) -> None:
         return None
@@ -105,7 +100,7 @@ class Mixture(Predictive):
             check_whole(size, "size", 0)
         rng = np.random.default_rng(random_state)
         lead = (1 if size is None else int(size), len(self))
-        which = rng.choice(len(self.parts), size=lead, p=self.weights / self.weights.sum())
+        which = picked(self.weights, rng.uniform(size=lead))
         out = self.parts[0].sample(0, rng)
         out = np.empty((*lead, *out.shape[2:]), dtype=out.dtype)
         for k, part in enumerate(self.parts):

@@ -100,9 +100,22 @@ class Predictive:
         return list(made_tables(self))
 
     @property
-    def components(self) -> tuple[tuple[float, Predictive], ...]:
-        """Weights and distributions that this is an average of: itself alone, unless it is a `Mixture`."""
-        return ((1.0, self),)
+    def components(self) -> tuple[tuple[Array, Predictive], ...]:
+        """Weights (m,) and distributions that this is an average of: itself alone, unless it is a `Mixture`."""
+        return ((np.ones(len(self)), self),)
+
+    def mixed(self, answer: Callable[[Predictive], Array]) -> Array:
+        """Weighted sum of an answer (m, ...) over the components.
+
+        >>> from ggpm.families import Poisson
+        >>> Predictive(Poisson(), np.zeros((1, 1)), np.zeros((1, 1, 1))).mixed(lambda part: part.mean())
+        array([1.])
+        """
+        return np.asarray(answer(self))
+
+    def alike(self) -> list[NDArray[np.intp]]:
+        """Numbers of the rows that are averages with the same weights, set by set: all of them, unless a `Mixture`."""
+        return [np.arange(len(self))]
 
     def __len__(self) -> int:
         return len(self.latent_mean)

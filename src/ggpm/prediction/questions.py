@@ -15,6 +15,7 @@ from ggpm.data.rows import batches
 from ggpm.families.base import Family
 from ggpm.families.special.adaptive import place
 from ggpm.prediction.kinds import Angles, at_atoms
+from ggpm.prediction.nodes import gather
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
@@ -39,7 +40,7 @@ class Parameter:
         def of(part: Predictive) -> Array:
             return part._expect(lambda eta, rows: part.family.parameter(self.name, eta))
 
-        return np.sum([w * of(part) for w, part in self.predictive.components], axis=0)
+        return self.predictive.mixed(of)
 
     def median(self) -> Array:
         """Posterior median, (m,)."""
@@ -74,21 +75,25 @@ def _ranked(
     p: Predictive, levels: tuple[float, ...], function: Callable[[Family, Array, Any], Array], turns: bool
 ) -> Array:
     """Quantiles of a function of the latent, (m, ..., levels); of one that ``turns`` about the mean direction."""
-    parts = []
-    for rows in batches(len(p), POINTS * p.latent_mean.shape[1]):
+    found = []
+    alike = ((all_rows, batches(len(all_rows), POINTS * p.latent_mean.shape[1])) for all_rows in p.alike())
+    for rows in (all_rows[some] for all_rows, parts in alike for some in parts):
         value = _over_the_latent(p, rows, lambda family, eta: function(family, eta, rows))  # noqa: B023
         if turns:
             circle: Any = p.family.support
             centre = p.family.point(p._moment()[rows])
             value = np.mod(value - centre + circle.period / 2, circle.period) - circle.period / 2
-        found = np.moveaxis(np.quantile(value, levels, axis=0, method="hazen"), 0, -1)
-        parts.append(circle.wrap(centre[:, None] + found) if turns else found)
-    return np.concatenate(parts)
+        ends = np.moveaxis(np.quantile(value, levels, axis=0, method="hazen"), 0, -1)
+        found.append((rows, circle.wrap(centre[:, None] + ends) if turns else ends))
+    return gather(len(p), found)
 
 
 def _over_the_latent(p: Predictive, rows: Any, function: Callable[[Family, Array], Array]) -> Array:
-    """Values of a function of the latent at evenly spread points, (S, rows, ...): a part of a mixture has its share."""
-    counts = [(part, round(w * POINTS)) for w, part in p.components]
+    """Values of a function of the latent at evenly spread points, (S, rows, ...): a part of a mixture has its share.
+
+    Rows must be averages with the same weights.
+    """
+    counts = [(part, round(w[rows][0] * POINTS)) for w, part in p.components]
     return np.concatenate(
         [
             function(part.family, place(part.latent_mean[rows], part.cholesky()[rows], _latent_points(D, count)))

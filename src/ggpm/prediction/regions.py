@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from ggpm.data.checks import check_level, check_whole
 from ggpm.data.rows import batches
@@ -16,6 +15,7 @@ from ggpm.families.base import Family, OwnDraws
 from ggpm.families.special.adaptive import PRODUCT_MOST
 from ggpm.families.support import Circle
 from ggpm.prediction.angles import circular_tables
+from ggpm.prediction.averages import log_average
 from ggpm.prediction.line import Line, expect
 from ggpm.prediction.nodes import Rows, gather, latent_nodes, log_densities
 from ggpm.prediction.sections import Normals, law_of, log_threshold
@@ -243,8 +243,7 @@ def log_density(predictive: Predictive, encoded: Array) -> Array:
     for many y at one row and less exact where the density is narrower than the latent's own spread.
     """
     if len(predictive.components) > 1:
-        found = [np.log(w) + log_density(part, encoded) for w, part in predictive.components]
-        return np.asarray(logsumexp(found, axis=0))
+        return log_average([(w, log_density(part, encoded)) for w, part in predictive.components])
     family = predictive.family
     if family.has("quick_log_prob"):
         quick = family.quick_log_prob(predictive.latent_mean, predictive.latent_cov, encoded)
@@ -278,11 +277,12 @@ def _at_one(predictive: Predictive, encoded: Array) -> Array:
     """Log predictive density at one encoded y per row, (m, ...) -> (m,)."""
     if predictive.latent_mean.shape[1] == 1 or _on_circle(predictive):
         return log_density(predictive, encoded[None])[0]
-    found = [
-        np.log(w) + log_expected_prob(part.family, part.latent_mean, part.latent_cov, encoded)
-        for w, part in predictive.components
-    ]
-    return np.asarray(logsumexp(found, axis=0))
+    return log_average(
+        [
+            (w, log_expected_prob(part.family, part.latent_mean, part.latent_cov, encoded))
+            for w, part in predictive.components
+        ]
+    )
 
 
 def _log_mixture(family: Family, eta: Array, share: Array, y: Array, natural: Any) -> Array:

@@ -27,6 +27,7 @@ from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.kernels import Category, On, Scaled, evaluate, summands, used_columns
 from ggpm.kernels.linalg import solve_lower
+from ggpm.prediction.averages import by_rows
 from ggpm.prediction.paths import prior_draws, root_of
 
 __all__ = [
@@ -81,8 +82,8 @@ def mixed_terms(weights: Array, found: Sequence[dict[str, tuple[Array, Array]]])
     out = {}
     for name in dict.fromkeys(name for terms_ in found for name in terms_):
         pairs = [(w, *terms_[name]) for w, terms_ in zip(weights, found) if name in terms_]
-        mean = np.sum([w * m for w, m, _ in pairs], axis=0)
-        square = np.sum([w * (s * s + m * m) for w, m, s in pairs], axis=0)
+        mean = np.sum([by_rows(w, m) for w, m, _ in pairs], axis=0)
+        square = np.sum([by_rows(w, s * s + m * m) for w, m, s in pairs], axis=0)
         out[name] = pairs[0][1:] if len(found) == 1 else (mean, np.sqrt(np.maximum(square - mean * mean, 0.0)))
     return out
 

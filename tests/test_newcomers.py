@@ -1,0 +1,153 @@
+"""Labels that no training row has: levels of the others, and what is known without them."""
+
+import pickle
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import logsumexp
+
+from ggpm import GGPClassifier, GGPRegressor, load, save
+from ggpm.estimators.newcomers import FEWEST_LABELS
+from ggpm.kernels import used_columns
+from ggpm.prediction.compare import stacking_weights
+
+
+def table(rng, groups=24, each=5, within=-1.0, between=2.0, noise=0.3):
+    """Rows whose groups differ in x, and y that rises with x between groups and falls within them."""
+    g = np.repeat(np.arange(groups), each)
+    centre = rng.normal(size=groups)
+    x = centre[g] + 0.4 * rng.normal(size=len(g))
+    y = between * centre[g] + within * (x - centre[g]) + noise * rng.normal(size=len(g))
+    return pd.DataFrame({"x": x, "site": [f"site {k:02d}" for k in g]}), y
+
+
+def others(X):
+    return X.assign(site=[f"another {label}" for label in X["site"]])
+
+
+@pytest.fixture(scope="module")
+def model():
+    X, y = table(np.random.default_rng(0))
+    return GGPRegressor(averaging="auto").fit(X, y), X, y
+
+
+def quiet(function, *args, **kwargs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*args, **kwargs)
+
+
+def test_what_levels_get_wrong_about_new_labels_is_mended(model):
+    fitted, _, _ = model
+    X, y = table(np.random.default_rng(1), groups=60)
+    levels = GGPRegressor.from_fit(fitted.get_params(), replace(fitted.fit_, newcomers=None))
+    gain = [quiet(m.predict_dist, others(X)).log_prob(y).mean() for m in (levels, fitted)]
+    assert gain[1] > gain[0] + 0.05
+    assert fitted.fit_.newcomers.weight > 0.5
+    assert not used_columns(fitted.fit_.newcomers.fit.kernels, 2)[1]
+
+
+def test_levels_that_are_right_keep_their_say():
+    rng = np.random.default_rng(3)
+    X, y = table(rng, within=1.0, between=1.0)
+    y = y + np.repeat(rng.normal(size=24), 5)
+    fitted = GGPRegressor(averaging="auto").fit(X, y)
+    assert fitted.fit_.newcomers.weight < 0.5
+
+
+def test_known_labels_do_not_notice(model):
+    fitted, X, y = model
+    levels = GGPRegressor.from_fit(fitted.get_params(), replace(fitted.fit_, newcomers=None))
+    np.testing.assert_array_equal(fitted.predict_dist(X).log_prob(y), levels.predict_dist(X).log_prob(y))
+    np.testing.assert_array_equal(fitted.predict(X), levels.predict(X))
+    assert fitted.loo().total == levels.loo().total
+
+
+def test_new_labels_are_averaged_and_known_ones_beside_them_are_not(model):
+    fitted, X, y = model
+    some = pd.concat([X[:3], others(X[3:6])], ignore_index=True)
+    main, other = fitted.fit_, fitted.fit_.newcomers.fit
+    parts = [
+        quiet(GGPRegressor.from_fit(fitted.get_params(), replace(fit, newcomers=None)).predict_dist, some)
+        for fit in (main, other)
+    ]
+    found = quiet(fitted.predict_dist, some)
+    w = fitted.fit_.newcomers.weight
+    densities = [p.log_prob(y[:6]) for p in parts]
+    averaged = logsumexp(densities, axis=0, b=np.array([[1 - w], [w]]))
+    np.testing.assert_allclose(found.log_prob(y[:6]), np.where(np.arange(6) < 3, densities[0], averaged), rtol=1e-9)
+    means = [p.mean() for p in parts]
+    np.testing.assert_allclose(found.mean()[3:], ((1 - w) * means[0] + w * means[1])[3:], rtol=1e-9)
+    ends = found.interval(0.8)
+    for q, end in zip((0.1, 0.9), ends.T):
+        np.testing.assert_allclose(found.cdf(end), q, atol=1e-6)  # where searches for quantiles end
+    latent = quiet(fitted.predict_latent, some)[0]
+    np.testing.assert_allclose(latent, found.latent_mean)
+    terms = sum(mean for mean, _ in quiet(fitted.terms, some).values())
+    np.testing.assert_allclose(terms + fitted.family_.origin, latent, atol=1e-9)
+
+
+def test_joint_draws_have_the_moments_of_both(model):
+    fitted, X, _ = model
+    some = pd.concat([X[:2], others(X[2:4])], ignore_index=True)
+    draws = quiet(fitted.sample_y, some, 6000)
+    found = quiet(fitted.predict_dist, some)
+    assert np.all(np.abs(draws.mean(axis=1) - found.mean()) < 5 * np.sqrt(found.var() / 6000))
+    np.testing.assert_allclose(draws.var(axis=1), found.var(), rtol=0.1)
+
+
+def test_files_and_pickles_keep_them(model, tmp_path):
+    fitted, X, y = model
+    save(fitted, tmp_path / "m.ggpm")
+    expected = quiet(fitted.predict_dist, others(X)).log_prob(y)
+    for again in (load(tmp_path / "m.ggpm"), pickle.loads(pickle.dumps(fitted))):
+        np.testing.assert_array_equal(quiet(again.predict_dist, others(X)).log_prob(y), expected)
+        assert repr(again.search_) == repr(fitted.search_)
+
+
+def test_groups_that_are_left_out_are_new(model):
+    """Leaving out the labels themselves asks for new ones, leaving out halves of every label for known ones."""
+    fitted, X, _ = model
+    levels = GGPRegressor.from_fit(fitted.get_params(), replace(fitted.fit_, newcomers=None))
+    assert fitted.loo(groups=X["site"]).mean > levels.loo(groups=X["site"]).mean + 0.05
+    halves = np.arange(len(X)) % 2
+    np.testing.assert_array_equal(fitted.loo(groups=halves).pointwise, levels.loo(groups=halves).pointwise)
+
+
+def test_the_table_tells_of_both_contests(model):
+    fitted, _, _ = model
+    text = repr(fitted.search_)
+    assert "without site, for labels that are new:" in text
+    names = [trial.name for trial in fitted.search_ if trial.kept and not trial.without]
+    assert fitted.search_.winner == names[-1]
+    assert set(fitted.search_.to_frame()["without"]) == {"", "site"}
+
+
+def test_few_labels_and_single_kernels_have_none():
+    rng = np.random.default_rng(0)
+    X, y = table(rng, groups=FEWEST_LABELS - 1, each=8)
+    assert GGPRegressor().fit(X, y).fit_.newcomers is None
+    X, y = table(rng)
+    assert GGPRegressor(averaging="none").fit(X, y).fit_.newcomers is None
+
+
+def test_a_table_of_labels_alone_has_a_constant_beside_them():
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(20), 4)
+    y = (rng.uniform(size=80) < 1 / (1 + np.exp(-2 * rng.normal(size=20)[labels]))).astype(int)
+    X = pd.DataFrame({"site": [f"site {k:02d}" for k in labels]})
+    fitted = GGPClassifier().fit(X, y)
+    assert fitted.fit_.newcomers is not None
+    new = quiet(fitted.predict_proba, pd.DataFrame({"site": ["site xx", "site 00"]}))
+    np.testing.assert_allclose(new.sum(axis=1), 1.0)
+
+
+def test_rows_that_count_twice_weigh_as_two():
+    densities = np.log(np.random.default_rng(0).uniform(0.1, 1.0, (30, 3)))
+    count = np.random.default_rng(1).integers(1, 4, 30)
+    np.testing.assert_allclose(
+        stacking_weights(densities, count), stacking_weights(np.repeat(densities, count, axis=0)), atol=1e-6
+    )
