@@ -43,11 +43,11 @@ def quiet(function, *args, **kwargs):
 def test_what_levels_get_wrong_about_new_labels_is_mended(model):
     fitted, _, _ = model
     X, y = table(np.random.default_rng(1), groups=60)
-    levels = GGPRegressor.from_fit(fitted.get_params(), replace(fitted.fit_, newcomers=None))
+    levels = GGPRegressor.from_fit(fitted.get_params(), replace(fitted.fit_, newcomers=()))
     gain = [quiet(m.predict_dist, others(X)).log_prob(y).mean() for m in (levels, fitted)]
     assert gain[1] > gain[0] + 0.05
-    assert fitted.fit_.newcomers.weight > 0.5
-    assert not used_columns(fitted.fit_.newcomers.fit.kernels, 2)[1]
+    assert fitted.fit_.newcomers[0].weight > 0.5
+    assert not used_columns(fitted.fit_.newcomers[0].fit.kernels, 2)[1]
 
 
 def test_levels_that_are_right_keep_their_say():
@@ -55,12 +55,12 @@ def test_levels_that_are_right_keep_their_say():
     X, y = table(rng, within=1.0, between=1.0)
     y = y + np.repeat(rng.normal(size=24), 5)
     fitted = GGPRegressor(averaging="auto").fit(X, y)
-    assert fitted.fit_.newcomers.weight < 0.5
+    assert fitted.fit_.newcomers[0].weight < 0.5
 
 
 def test_known_labels_do_not_notice(model):
     fitted, X, y = model
-    levels = GGPRegressor.from_fit(fitted.get_params(), replace(fitted.fit_, newcomers=None))
+    levels = GGPRegressor.from_fit(fitted.get_params(), replace(fitted.fit_, newcomers=()))
     np.testing.assert_array_equal(fitted.predict_dist(X).log_prob(y), levels.predict_dist(X).log_prob(y))
     np.testing.assert_array_equal(fitted.predict(X), levels.predict(X))
     assert fitted.loo().total == levels.loo().total
@@ -69,13 +69,13 @@ def test_known_labels_do_not_notice(model):
 def test_new_labels_are_averaged_and_known_ones_beside_them_are_not(model):
     fitted, X, y = model
     some = pd.concat([X[:3], others(X[3:6])], ignore_index=True)
-    main, other = fitted.fit_, fitted.fit_.newcomers.fit
+    main, other = fitted.fit_, fitted.fit_.newcomers[0].fit
     parts = [
-        quiet(GGPRegressor.from_fit(fitted.get_params(), replace(fit, newcomers=None)).predict_dist, some)
+        quiet(GGPRegressor.from_fit(fitted.get_params(), replace(fit, newcomers=())).predict_dist, some)
         for fit in (main, other)
     ]
     found = quiet(fitted.predict_dist, some)
-    w = fitted.fit_.newcomers.weight
+    w = fitted.fit_.newcomers[0].weight
     densities = [p.log_prob(y[:6]) for p in parts]
     averaged = logsumexp(densities, axis=0, b=np.array([[1 - w], [w]]))
     np.testing.assert_allclose(found.log_prob(y[:6]), np.where(np.arange(6) < 3, densities[0], averaged), rtol=1e-9)
@@ -111,7 +111,7 @@ def test_files_and_pickles_keep_them(model, tmp_path):
 def test_groups_that_are_left_out_are_new(model):
     """Leaving out the labels themselves asks for new ones, leaving out halves of every label for known ones."""
     fitted, X, _ = model
-    levels = GGPRegressor.from_fit(fitted.get_params(), replace(fitted.fit_, newcomers=None))
+    levels = GGPRegressor.from_fit(fitted.get_params(), replace(fitted.fit_, newcomers=()))
     assert fitted.loo(groups=X["site"]).mean > levels.loo(groups=X["site"]).mean + 0.05
     halves = np.arange(len(X)) % 2
     np.testing.assert_array_equal(fitted.loo(groups=halves).pointwise, levels.loo(groups=halves).pointwise)
@@ -129,9 +129,9 @@ def test_the_table_tells_of_both_contests(model):
 def test_few_labels_and_single_kernels_have_none():
     rng = np.random.default_rng(0)
     X, y = table(rng, groups=FEWEST_LABELS - 1, each=8)
-    assert GGPRegressor().fit(X, y).fit_.newcomers is None
+    assert GGPRegressor().fit(X, y).fit_.newcomers == ()
     X, y = table(rng)
-    assert GGPRegressor(averaging="none").fit(X, y).fit_.newcomers is None
+    assert GGPRegressor(averaging="none").fit(X, y).fit_.newcomers == ()
 
 
 def test_a_table_of_labels_alone_has_a_constant_beside_them():
@@ -140,7 +140,7 @@ def test_a_table_of_labels_alone_has_a_constant_beside_them():
     y = (rng.uniform(size=80) < 1 / (1 + np.exp(-2 * rng.normal(size=20)[labels]))).astype(int)
     X = pd.DataFrame({"site": [f"site {k:02d}" for k in labels]})
     fitted = GGPClassifier().fit(X, y)
-    assert fitted.fit_.newcomers is not None
+    assert len(fitted.fit_.newcomers) == 1
     new = quiet(fitted.predict_proba, pd.DataFrame({"site": ["site xx", "site 00"]}))
     np.testing.assert_allclose(new.sum(axis=1), 1.0)
 
@@ -151,3 +151,21 @@ def test_rows_that_count_twice_weigh_as_two():
     np.testing.assert_allclose(
         stacking_weights(densities, count), stacking_weights(np.repeat(densities, count, axis=0)), atol=1e-6
     )
+
+
+def test_labels_of_two_columns_may_be_new(tmp_path):
+    rng = np.random.default_rng(5)
+    X, y = table(rng)
+    X["year"] = [f"year {k}" for k in rng.permutation(np.arange(120) % 10)]
+    fitted = GGPRegressor().fit(X, y)
+    site, year = fitted.fit_.newcomers
+    assert [other.column for other in (site, year)] == [1, 2]
+    new = pd.concat([X[:1], others(X[:1]), X[:1].assign(year="x"), others(X[:1]).assign(year="x")], ignore_index=True)
+    encoded = quiet(fitted.fit_.columns.encode, new)
+    weights = {id(fit): weight for weight, fit in fitted.fit_.averaged(encoded)}
+    shares = [sum(weights[id(fit)] for fit in other.fit.members) for other in (site, year)]
+    np.testing.assert_allclose(shares, [[0, site.weight, 0, site.weight], [0, 0, year.weight, 0]])
+    np.testing.assert_allclose(sum(weights.values()), 1.0)
+    save(fitted, tmp_path / "two.ggpm")
+    again = load(tmp_path / "two.ggpm")
+    np.testing.assert_array_equal(quiet(again.predict, new), quiet(fitted.predict, new))

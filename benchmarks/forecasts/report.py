@@ -149,6 +149,17 @@ def _lines(results: Results) -> str:
     return "\n".join(lines)
 
 
+def earlier(sets: Sequence[DataSet], root: Path) -> Results:
+    """Results of sets as they were written before."""
+    path = root / "benchmarks" / "forecasts" / "results.json"
+    known: Results = json.loads(path.read_text()) if path.is_file() else {}
+    beyond = {"log_density": -np.inf, "behind_best": np.inf, "ours_ahead": np.inf}  # what JSON does not know
+    for result in known.values():
+        for method in result["methods"].values():
+            method |= {key: beyond.get(key, np.nan) for key, value in method.items() if value is None}
+    return {s.name: known[s.name] | {"held_back": s in HELD_BACK} for s in sets if s.name in known}
+
+
 def write(results: Results, root: Path) -> None:
     """Write results.json, the overview into docs/forecasts.md and all tables into docs/forecasts_sets.md.
 

@@ -4,7 +4,8 @@
 
 Scores of every row are kept in out/forecasts/, one file per set and method, and a finished one is not run again unless
 asked to (`--again`). Without `--held-back` only the sets in sight are run and shown. `--write` makes
-benchmarks/forecasts/results.json and the tables of docs/forecasts.md from all scores there are.
+benchmarks/forecasts/results.json and the tables of docs/forecasts.md from all scores there are; sets without any keep
+what was written before.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 from methods import METHODS, Method, Task, methods_of
-from report import summary, table, write
+from report import earlier, summary, table, write
 from scores import MEASURES, score
 from sets import HELD_BACK, IN_SIGHT, SETS, DataSet
 
@@ -108,6 +109,8 @@ def main() -> int:
             print(f"{dataset.name}, {name}: {shown}{result['seconds']:.1f} s", flush=True)
     results = summary(scores_of(tuple(allowed)), allowed)
     if options.write:
+        before = earlier(allowed, ROOT)
+        results = {s.name: results.get(s.name) or before[s.name] for s in allowed if s.name in results | before}
         write(results, ROOT)
     if not options.unseen:
         print(table(results))

@@ -230,8 +230,8 @@ class GGP(Judging, BaseEstimator):
         try:
             fit = self._learned(self._evidence(family, kernels, dense, chosen), chosen).fit(*told)
             fit = self._averaged(fit, chosen)
-            if chosen is not None and chosen.without is not None:
-                fit = self._with_newcomers(fit, chosen.without)
+            if chosen is not None:
+                fit = replace(fit, newcomers=tuple(self._newcomers(fit, without) for without in chosen.without))
         except MemoryError as error:
             if advice.field == "exact":
                 raise
@@ -286,12 +286,11 @@ class GGP(Judging, BaseEstimator):
             return averaging.integrated(fit)
         return fit if chosen is None or len(chosen.weights) < 2 else averaging.stacked(fit, chosen)
 
-    def _with_newcomers(self, fit: Fit, without: Without) -> Fit:
-        """The fit, with one that does not look at a column for rows whose label there is new."""
+    def _newcomers(self, fit: Fit, without: Without) -> Newcomers:
+        """A fit that does not look at a column, for rows whose label there is new."""
         evidence = without.contest.winner.on(fit.evidence)
         other = self._learned(evidence, without.contest).fit(fit.columns, fit.target, fit.offset)
-        other = self._averaged(replace(other, found=None), without.contest)
-        return replace(fit, newcomers=Newcomers(without.column, without.weight, other))
+        return Newcomers(without.column, without.weight, self._averaged(replace(other, found=None), without.contest))
 
     def _learned_by_neighbours(
         self, family: Family, kernels: list, X: Array, y: Array, offset: Array, chosen: Contest | None

@@ -108,7 +108,7 @@ class Judging(Predicting):
                 "averaging, inducing points, neighbours or objective='loo'. Use hyperparameters='held'."
             )
         if groups is not None:
-            weights, fits = zip(*self.fit_.averaged_where(self._newcomers_of(groups, folds)))
+            weights, fits = zip(*self.fit_.averaged_where(self._newcomers_of(groups, folds), field.n_rows))
             found = mixed_loo(np.stack(weights), [leave_groups_out(fit.evidence, groups, folds) for fit in fits])
         else:
             if neighbours is not None:
@@ -126,13 +126,11 @@ class Judging(Predicting):
             found = replace(found, pointwise=found.pointwise - seen(self.fit_.evidence))
         return replace(found, observed=self._labelled(found.observed))
 
-    def _newcomers_of(self, groups: Any, folds: int) -> NDArray[np.bool_]:
-        """Mask of the training rows whose label is new where their group is left out."""
+    def _newcomers_of(self, groups: Any, folds: int) -> list[NDArray[np.bool_]]:
+        """Masks of the training rows whose labels are new where their group is left out, for each column of labels."""
         field: Any = self.fit_.evidence.field
-        if self.fit_.newcomers is None:
-            return np.zeros(field.n_rows, dtype=bool)
-        fold, labels = group_folds(groups, field.n_rows, folds)[1], field.X[:, self.fit_.newcomers.column]
-        return np.array([np.ptp(fold[labels == label]) == 0 for label in labels])
+        fold, columns = group_folds(groups, field.n_rows, folds)[1], [other.column for other in self.fit_.newcomers]
+        return [np.array([np.ptp(fold[labels == label]) == 0 for label in labels]) for labels in field.X.T[columns]]
 
     def diagnose(self, *, draws: int = 4000, random_state: Any = 0) -> Diagnosis:
         """Tell how far the Gaussian posterior is from the exact one, at the learned hyperparameters.

@@ -185,8 +185,8 @@ class Contest:
     finalists: tuple[Finalist, ...]
     weights: tuple[float, ...] = (1.0,)
     """Of the first finalists in an average: the winner alone, unless told otherwise."""
-    without: Without | None = None
-    """What a contest between kernels that do not look at one column found, for labels that are new there."""
+    without: tuple[Without, ...] = ()
+    """What contests between kernels that do not look at one column found, for labels that are new there."""
 
     @property
     def winner(self) -> Finalist:

@@ -62,8 +62,8 @@ class Fit:
     """In the average of this and `others`: the largest."""
     others: tuple[Fit, ...] = ()
     """Fits of the same rows with other kernels or hyperparameters, averaged with this one in predictions."""
-    newcomers: Newcomers | None = None
-    """What speaks beside them for rows with a label that is new; None: nothing does."""
+    newcomers: tuple[Newcomers, ...] = ()
+    """What speaks beside them where a label is new, by columns: the first one that it is new in decides."""
     curvature: str = ""
     """Precision of the sites, "observed", "averaged" under q, "Fisher" or "Fisher in k of n rows"; empty: not known."""
     found: Approximation | None = field(default=None, repr=False, compare=False)
@@ -110,21 +110,22 @@ class Fit:
         >>> weight
         array([1., 1.])
         """
-        new = np.zeros(len(X), dtype=bool) if self.newcomers is None else self.newcomers.are(X)
-        return self.averaged_where(new)
+        return self.averaged_where([newcomers.are(X) for newcomers in self.newcomers], len(X))
 
-    def averaged_where(self, new: NDArray[np.bool_]) -> list[tuple[Array, Fit]]:
-        """The same for rows whose labels are new where the mask says so."""
-        if self.newcomers is None or not new.any():
-            return [(np.full(len(new), fit.weight), fit) for fit in self.members]
-        share = np.where(new, self.newcomers.weight, 0.0)
-        known = [((1.0 - share) * fit.weight, fit) for fit in self.members]
-        return known + [(share * fit.weight, fit) for fit in self.newcomers.fit.members]
+    def averaged_where(self, new: Sequence[NDArray[np.bool_]], m: int) -> list[tuple[Array, Fit]]:
+        """The same for m rows whose labels are new where the masks of the columns of `newcomers` say so."""
+        share = np.zeros(m)
+        found: list[tuple[Array, Fit]] = []
+        for newcomers, mask in zip(self.newcomers, new, strict=True):
+            if (mask := mask & (share == 0.0)).any():
+                share = np.where(mask, newcomers.weight, share)
+                found += [(np.where(mask, newcomers.weight * fit.weight, 0.0), fit) for fit in newcomers.fit.members]
+        return [((1.0 - share) * fit.weight, fit) for fit in self.members] + found
 
     def without_rows(self) -> Fit:
         """The same for predictions alone: small where the posterior is."""
         others = tuple(other.without_rows() for other in self.others)
-        newcomers = None if self.newcomers is None else replace(self.newcomers, fit=self.newcomers.fit.without_rows())
+        newcomers = tuple(replace(other, fit=other.fit.without_rows()) for other in self.newcomers)
         return replace(
             self, evidence=self.evidence.with_field(RowsNotStored()), found=None, others=others, newcomers=newcomers
         )  # fmt: skip

@@ -79,16 +79,18 @@ def _serialise(model: Any) -> bytes:
 
     fit = model.fit_
     document, arrays = written(model, fit)
-    for name, (at, more) in {"others": (0, fit.others), "newcomers": (len(fit.others), _of_newcomers(fit))}.items():
-        entries = []
-        for k, other in enumerate(more, at):
-            its, its_arrays = written(model, other)
-            entries.append({entry: value for entry, value in its.items() if entry in OF_A_MEMBER})
-            arrays |= {f"{k}/{array}": a for array, a in its_arrays.items()}
-        if entries:
-            document |= {name: entries, "format": FORMAT}
-    if fit.newcomers is not None:
-        document["labels_of"] = {"column": fit.newcomers.column, "weight": fit.newcomers.weight}
+    members = _members(fit)
+    entries = []
+    for k, other in enumerate(members):
+        its, more = written(model, other)
+        entries.append({name: value for name, value in its.items() if name in OF_A_MEMBER})
+        arrays |= {f"{k}/{name}": a for name, a in more.items()}
+    if entries:
+        document |= {"others": entries, "format": FORMAT}
+    if fit.newcomers:
+        document["newcomers"] = [
+            {"column": other.column, "weight": other.weight, "fits": len(other.fit.members)} for other in fit.newcomers
+        ]
     if model.fit_.search is not None:
         document["search"] = [asdict(trial) for trial in model.fit_.search]
     if names_users(document):  # which version 0.1 would look for by another name
@@ -100,9 +102,9 @@ def _serialise(model: Any) -> bytes:
     return content.replace(ZERO_DIGEST.encode(), digest.encode(), 1)
 
 
-def _of_newcomers(fit: Fit) -> tuple[Fit, ...]:
-    """Fits that are averaged for rows whose label is new."""
-    return () if fit.newcomers is None else fit.newcomers.fit.members
+def _members(fit: Fit) -> list[Fit]:
+    """All fits beside the first: those that are averaged with it, then those for labels that are new."""
+    return [*fit.others, *(member for other in fit.newcomers for member in other.fit.members)]
 
 
 # ---- loading -----------------------------------------------------------------------------------------------------
@@ -174,21 +176,20 @@ def _restore(content: bytes, length: int, own: tuple[tuple[type, ...], tuple[typ
     allowed = set(kind._get_param_names())
     require(set(params) <= allowed, f"unknown parameters {sorted(set(params) - allowed)}")
     main = restored(document, arrays, kind, known)
-    others, more = (document.get(name, []) for name in ("others", "newcomers"))
-    for listed in (others, more):
-        right = isinstance(listed, list) and all(isinstance(entry, dict) for entry in listed)
-        require(right, "other fits must be documents")
+    listed, about = (document.get(name, []) for name in ("others", "newcomers"))
+    for entries in (listed, about):
+        right = isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
+        require(right, "others and newcomers must be documents")
     members = []
-    for k, entry in enumerate([*others, *more]):
+    for k, entry in enumerate(listed):
         require(set(entry) <= OF_A_MEMBER, "another fit has entries that are not known")
         its = {name: arrays.pop(name) for name in list(arrays) if name.startswith(f"{k}/")}
         its = {name.partition("/")[2]: a for name, a in its.items()}
         members.append(restored(document | entry, its, kind, known))
         require(not its, f"unknown arrays {sorted(its)}")
     require(not arrays, f"unknown arrays {sorted(arrays)}")
-    fit = _averaged([main, *members[: len(others)]], "weight" in document)
-    if more:
-        fit = replace(fit, newcomers=_newcomers(document, _averaged(members[len(others) :], True)))
+    newcomers = [_newcomers(entry, members) for entry in reversed(about)][::-1]  # from the end, where the last ones are
+    fit = replace(_averaged([main, *members], "weight" in document), newcomers=tuple(newcomers))
     fit = replace(fit, search=search_table(document))
     try_out(fit)
     return kind.from_fit({name: unpack(value, known) for name, value in params.items()}, fit)
@@ -202,13 +203,16 @@ def _averaged(fits: list[Fit], weighted: bool) -> Fit:
     return replace(fits[0], others=tuple(fits[1:]))
 
 
-def _newcomers(document: dict[str, Any], fit: Fit) -> Newcomers:
-    """What speaks for labels that are new, with the column that they are in."""
-    about: Any = document.get("labels_of")
-    require(isinstance(about, dict) and set(about) == {"column", "weight"}, "labels_of must have column and weight")
-    column, weight, kinds = about["column"], number(about, "weight"), fit.columns.kinds
-    require(type(column) is int and 0 <= column < len(kinds), "labels_of has a column that is not there")
-    require(kinds[column] == "category" and 0 < weight < 1, "labels_of must be of a category, with a weight below one")
+def _newcomers(about: dict[str, Any], members: list[Fit]) -> Newcomers:
+    """What speaks for labels that are new in a column, from the last members, which are taken away."""
+    require(set(about) == {"column", "weight", "fits"}, "newcomers must have column, weight and fits")
+    column, weight, count = about["column"], number(about, "weight"), about["fits"]
+    require(type(count) is int and 0 < count <= len(members), "newcomers have other fits")
+    fit = _averaged(members[-count:], True)
+    del members[-count:]
+    kinds = fit.columns.kinds
+    require(type(column) is int and 0 <= column < len(kinds), "newcomers have a column that is not there")
+    require(kinds[column] == "category" and 0 < weight < 1, "newcomers must be of a category, with a weight below one")
     return Newcomers(column, weight, fit)
 
 
