@@ -28,6 +28,7 @@ VANISHED = np.log(1e-2)  # of a variance, relative to where searches start: with
 # Error that a row's density without its block may have, nats: half a nat of all rows together decides. It is an
 # estimate: 1.6e-3 in the worst case seen (matrices, standard deviation 6).
 JUDGED = 1e-3
+EVIDENCE_SAY = 0.5
 CLIMB_FTOL = 1e-4  # relative: differences that decide are a hundred times as large
 
 
@@ -45,6 +46,17 @@ class Entry:
     log_evidence: float
     weight: Array
     seconds: float
+    say: float = EVIDENCE_SAY
+    """Share that the evidence has in the score."""
+
+    @property
+    def score(self) -> float:
+        """What candidates on the same rows are ordered by: an average of leave-one-out density and evidence, per row.
+
+        Leave-one-out densities alone like parts that only interpolate, the evidence alone what happens to suit the
+        priors.
+        """
+        return (1.0 - self.say) * self.loo_mean + self.say * self.evidence_mean
 
     @property
     def loo_mean(self) -> float:
@@ -97,6 +109,8 @@ class Arena:
     """Numbers of the blocks that are left out together, (n,); None: every row is one."""
     withheld: tuple[str, ...] = ()
     """Parts of recipes that are not tried."""
+    say: float = EVIDENCE_SAY
+    """Share that the evidence has in the score of an entry."""
 
     def offers(self, recipe: Recipe) -> bool:
         """Whether a recipe may be tried."""
@@ -177,7 +191,7 @@ class Arena:
     ) -> Entry:  # fmt: skip
         family, y = part.family, part.field.y  # type: ignore[attr-defined]
         weight = family.split(y)[1] if isinstance(family, Weighted) else np.ones(len(rows))
-        return Entry(recipe, part, rows, found, loo, log_evidence, weight, seconds)
+        return Entry(recipe, part, rows, found, loo, log_evidence, weight, seconds, self.say)
 
     def _without(self, approximation: Approximation, rows: Rows) -> Array:
         """Log density of each row without its block."""
