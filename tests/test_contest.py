@@ -223,12 +223,21 @@ def test_parts_that_later_ones_make_needless_are_dropped():
     assert contest._pruned(both, rung) is both
 
 
+def test_for_new_labels_only_those_that_are_left_out_have_a_say():
+    plain, linear = contest.Recipe(), contest.Recipe(linear=True)
+    more_evidence = [Stub(plain, 0.0, -1.0, say=0.0), Stub(linear, 50.0, -1.001, say=0.0)]
+    more_density = [Stub(plain, 0.0, -1.0, say=0.0), Stub(linear, -50.0, -0.99, say=0.0)]
+    assert not contest._earns(*more_evidence[::-1])
+    assert contest._earns(*more_density[::-1])
+
+
 class Stub:
     """What the rules of a contest look at in an entry: eight columns, 150 rows."""
 
-    def __init__(self, recipe, value, loo):
-        self.recipe, self.value, self.loo_mean = recipe, value, loo
-        self.rows, self.evidence_mean = np.arange(150), value / 150
+    def __init__(self, recipe, value, loo, say=0.5):
+        self.recipe, self.value, self.loo_mean, self.say = recipe, value, loo, say
+        self.rows, self.weight = np.arange(150), np.ones(150)
+        self.score = (1 - say) * loo + say * value / 150
         self.optimum = SimpleNamespace(theta=np.zeros(3 + 7 * recipe.own + 2 * recipe.additive))
 
 
