@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ggpm.data.rows import batches
 from ggpm.prediction.nodes import Rows, latent_nodes
 from ggpm.prediction.regions import interior
 
@@ -117,12 +118,34 @@ class Drawn:
 
 
 def part_tables(p: Predictive) -> Iterator[tuple[Rows, PartTable | Drawn]]:
-    """Tables of some rows at a time."""
+    """Tables of some rows at a time: those of few rows with the same nodes are joined, for less work on each of them."""
+    waiting: dict[int, list[tuple[Rows, PartTable]]] = {}  # by points
+    for rows, table in _tables(p):
+        if isinstance(table, Drawn):
+            yield rows, table
+            continue
+        same = waiting.setdefault(table.t.shape[1], [])
+        same.append((rows, table))
+        if sum(part.t.size for _, part in same) >= TABLE_DOUBLES:
+            yield _joined(waiting.pop(table.t.shape[1]))
+    yield from map(_joined, waiting.values())
+
+
+def _joined(parts: list[tuple[Rows, PartTable]]) -> tuple[Rows, PartTable]:
+    """One table of the rows of several, which have the same number of points."""
+    tables = [table for _, table in parts]
+    arrays = (np.concatenate(values) for values in zip(*map(_arrays, tables)))
+    return np.concatenate([rows for rows, _ in parts]), PartTable(tables[0].low, tables[0].high, *arrays)
+
+
+def _tables(p: Predictive) -> Iterator[tuple[Rows, PartTable | Drawn]]:
+    """Tables of the rows that have the same nodes."""
     root = p.cholesky()
+    tails = np.concatenate([_tails(p, rows) for rows in batches(len(p), 64 * p.latent_mean.shape[1])])
     for rows, eta, weights in latent_nodes(p.latent_mean, root, information(p), 4):
         share = np.broadcast_to(weights, eta.shape[:2])
         centre, spread = _place(p, rows, eta, share)
-        reach = SPREADS * spread[:, None] + LENGTHS * _tails(p, rows)
+        reach = SPREADS * spread[:, None] + LENGTHS * tails[rows]
         todo, size, before = np.arange(len(rows)), POINTS, np.full(len(rows), np.inf)
         while todo.size:
             ends = np.clip(centre[todo, None] + np.array([-1.0, 1.0])[:, None] * reach[todo], -ALL, ALL)
@@ -145,11 +168,11 @@ def _drawn(p: Predictive) -> Drawn:
     return Drawn(p.family.encode(draws.reshape(-1, draws.shape[-1])).reshape(draws.shape))
 
 
-def _tails(p: Predictive, rows: Rows) -> Array:
+def _tails(p: Predictive, rows: slice) -> Array:
     """Lengths over which the tails of z fall by e, left and right, (k, 2, d), for a latent below its mean."""
     mean = p.latent_mean[rows]
     sd = np.sqrt(np.maximum(np.einsum("kjj->kj", p.latent_cov[rows]), 0.0))
-    z = np.broadcast_to(np.array([-FAR, -FAR - 1.0, FAR, FAR + 1.0])[:, None], (len(rows), 4, mean.shape[1]))
+    z = np.broadcast_to(np.array([-FAR, -FAR - 1.0, FAR, FAR + 1.0])[:, None], (len(mean), 4, mean.shape[1]))
     fall = -np.diff(p.family.part_log_prob((mean - 2.5 * sd)[:, None], z)[:, :, 0], axis=-1)[..., ::2]
     return 1.0 / np.maximum(fall.swapaxes(1, 2), LENGTHS / ALL)
 
@@ -210,6 +233,9 @@ def _differences(g: Array, h: Array) -> tuple[Array, Array]:
     return (8.0 * (c - b) - (d - a)) / (12.0 * h), (d - a - 2.0 * (c - b)) / (2.0 * h**3)
 
 
+def _arrays(table: PartTable) -> tuple[Array, ...]:
+    return table.centre, table.width, table.t, table.F, table.g, table.slope
+
+
 def _rows_of(table: PartTable, rows: NDArray) -> PartTable:
-    arrays = (table.centre, table.width, table.t, table.F, table.g, table.slope)
-    return PartTable(table.low, table.high, *(values[rows] for values in arrays))
+    return PartTable(table.low, table.high, *(values[rows] for values in _arrays(table)))
