@@ -10,6 +10,7 @@ from scipy.special import expit, logit, logsumexp, ndtr
 from cases import FAMILIES, simulate
 from ggpm import families
 from ggpm.families.base import OPTIONAL, Family, ScalarFamily
+from ggpm.families.special.adaptive import product_rule
 from ggpm.families.special.class_probabilities import class_probabilities
 from ggpm.families.two_parameters import TwoParameters
 from ggpm.sites.densities import log_expected_prob
@@ -287,6 +288,21 @@ def part_tails(family, y):
     assert np.all(family.part_tails(eta - 10.0, np.full(y.shape, 1e-300))[1] > 0.1)  # of which 1 - y tells nothing
 
 
+def part_laws(family, y):
+    """Where one latent is wide enough for them, and fine nodes serve still; narrow ones and "softplus" have none."""
+    mean, cov = np.array([[0.3, -0.2, 0.8]]), np.diag([1.0, 1.5, 0.9])[None]
+    assert family.part_laws(mean, 0.1 * cov) == [None]
+    laws = family.part_laws(mean, cov)[0]
+    assert (laws is None) == (family.link == "softplus")
+    if laws is not None:
+        z = np.linspace(-4.0, 4.0, 9)
+        x, weights = product_rule(3, 40)
+        eta = mean + x * np.sqrt(np.diagonal(cov[0]))
+        f = np.exp(family.part_log_prob(eta[None], np.repeat(z[None, :, None], 3, axis=2)))
+        want = np.einsum("s,jsg->jg", weights, f[0])
+        np.testing.assert_allclose([law.density(z) for law in laws], want, rtol=2e-5)
+
+
 def scale_terms(family, y):
     """The integral over tau by the trapezoidal rule against log p, the parts of the form against each other."""
     eta, _, _ = latents(family)
@@ -372,7 +388,7 @@ COMPARE = {f.__name__: f for f in (
     expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, expected_over_last,
     log_expected_prob_factorised,
     predictive_log_prob, fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob,
-    part_tails, part_mixtures, scale_terms, entry_laws, share_spread, own_draws, quick_log_prob,
+    part_tails, part_laws, part_mixtures, scale_terms, entry_laws, share_spread, own_draws, quick_log_prob,
 )}  # fmt: skip
 
 
@@ -437,7 +453,7 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
         bare.share_spread(y),
         bare.fewer_latents(y, eye, y),
     ]
-    answers += [bare.scale_terms(y, y), bare.part_tails(y, y), bare.part_mixtures(y, eye)]
+    answers += [bare.scale_terms(y, y), bare.part_tails(y, y), bare.part_mixtures(y, eye), bare.part_laws(y, eye)]
     answers += [bare.own_draws(y, eye, 1), bare.quick_log_prob(y, eye, y[None])]
     parts = [bare.scale_slopes, bare.scale_weight, bare.scale_pinned, bare.scale_mode]
     assert [part(y, y) for part in parts] == [None] * 4 and bare.scale_factor(y, y, y) is bare.scale_constant(y) is None
@@ -470,7 +486,7 @@ def test_what_the_built_in_families_have():
     assert have["fewer_latents"] == {"wishart"}
     assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
     assert have["scale_terms"] == {"dirichlet", "dirichlet, exp", "categorical", "multinomial"}
-    assert have["part_tails"] == {"dirichlet", "dirichlet, exp"}
+    assert have["part_tails"] == have["part_laws"] == {"dirichlet", "dirichlet, exp"}
     assert have["part_mixtures"] == {"logistic_normal"}
     assert have["entry_laws"] == have["quick_log_prob"] == {"wishart"}
     assert have["own_draws"] == have["predictive_normal"] | {"logistic_normal", "wishart"}

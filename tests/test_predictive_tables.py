@@ -8,9 +8,9 @@ import tracemalloc
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.integrate import quad
+from scipy.integrate import quad, simpson
 from scipy.interpolate import CubicSpline
-from scipy.special import expit, ndtr
+from scipy.special import betainc, expit, ndtr, ndtri
 
 from ggpm import Predictive, families
 from ggpm.families.special.adaptive import cholesky_root
@@ -265,6 +265,52 @@ def test_parts_of_compositions_under_wide_latents_hold_their_share_of_draws(vari
     assert np.all(np.mean(draws < high, axis=0) <= 0.8 + error) and np.all(
         np.mean(draws <= high, axis=0) >= 0.8 - error
     )
+
+
+def shifted_shapes(eta, j):
+    """Parameters of the beta variable of a part; of very large ones their ratio is all that counts."""
+    a, b = eta[:, j], np.logaddexp.reduce(np.delete(eta, j, axis=1), axis=1)
+    less = np.maximum(np.minimum(a, b) - 22.0, 0.0)
+    return np.exp(np.maximum(a - less, -600.0)), np.exp(np.maximum(b - less, -600.0))
+
+
+@pytest.mark.parametrize(
+    "d, variance", [(3, 25.0), *(pytest.param(*c, marks=pytest.mark.slow) for c in ((3, 4.0), (3, 1e4), (2, 100.0)))]
+)
+def test_parts_of_wide_latents_with_exp_link(d, variance):
+    """Probabilities below the ends by eight scrambles of Sobol points, which tell their own error."""
+    family = families.Dirichlet(link="exp").resolve(np.full((1, d), 1 / d))
+    mean = np.array([0.5, -0.7, 1.2])[:d]
+    cov = variance * np.array([[1.0, 0.3, -0.2], [0.3, 0.8, 0.1], [-0.2, 0.1, 0.9]])[:d, :d]
+    ends = Predictive(family, mean[None], cov[None]).interval(0.4)[0]
+    assert np.sum((ends > 1e-12) & (ends < 1 - 1e-12)) >= 2  # something is tested
+    found = np.empty((8, d, 2))
+    for seed in range(8):
+        x = ndtri(stats.qmc.Sobol(d, seed=seed).random_base2(17).clip(1e-15, 1 - 1e-15))
+        eta = mean + x @ np.linalg.cholesky(cov).T
+        for j in range(d):
+            own, others = shifted_shapes(eta, j)
+            found[seed, j] = [betainc(own, others, end).mean() for end in ends[j]]
+    off = np.abs(found.mean(axis=0) - [0.3, 0.7])
+    error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
+    inside = (ends > 1e-12) & (ends < 1 - 1e-12)  # else all that floats tell
+    assert np.all(off[inside] < 3e-5 + 4 * error[inside])
+
+
+def test_laws_of_wide_parts_have_a_mass_of_one():
+    """Densities by ridges and plateaus, the tails by incomplete beta and gamma functions; rotations of one part."""
+    from ggpm.families.special.wide_parts import FARTHEST, WidePart
+
+    cov = np.array([[1.0, 0.3, -0.2], [0.3, 0.8, 0.1], [-0.2, 0.1, 0.9]])
+    t = np.linspace(-1.0, 1.0, 601) * np.arcsinh(FARTHEST)
+    for variance, at in ((9.0, 0.0), (25.0, -12.0), (400.0, 3.0), (1e4, 0.0)):
+        mean = np.array([at, 1.0, -2.0])
+        law = WidePart(mean, variance * cov, 0)
+        inside = simpson(law.density(np.sinh(t)) * np.cosh(t), x=t)
+        assert inside + law.beyond().sum() == pytest.approx(1.0, abs=1.5e-5)
+        order = [0, 2, 1]  # the others in another order
+        same = WidePart(mean[order], variance * cov[np.ix_(order, order)], 0)
+        np.testing.assert_allclose(same.density(np.array([-3.0, 0.5])), law.density(np.array([-3.0, 0.5])), rtol=1e-7)
 
 
 def test_parts_of_many():

@@ -46,6 +46,7 @@ OPTIONAL = (
     "natural",
     "part_log_prob",
     "part_tails",
+    "part_laws",
     "part_mixtures",
     "scale_terms",
     "entry_laws",
@@ -559,6 +560,13 @@ class Family(BaseEstimator, ABC):
         """P(part - low <= rest) and P(high - part <= rest), low and high the bounds of the support, (2, ..., d).
 
         Beside `part_log_prob`, for what is closer to a bound than floats next to it tell; None if unknown.
+        """
+        return None
+
+    def part_laws(self, mean: Array, cov: Array) -> Any:
+        """Laws of the logits of all parts, rows of d `WidePart` each, where latents are too wide for nodes; else None.
+
+        Beside `part_log_prob`: a list with an entry for every row of latents N(mean, cov).
         """
         return None
 

@@ -27,6 +27,7 @@ from ggpm.families.special import (
 from ggpm.families.special.log_gamma import log_gamma, log_gamma_factors
 from ggpm.families.special.share_moments import composition_moments
 from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, log_minus_digamma, stirling_error
+from ggpm.families.special.wide_parts import WidePart, log_logit_density
 
 _TINY = 1e-290  # alpha below it is set to it: exp(eta) is about to underflow to zero, where no density exists
 _HUGE = 1e300  # and above it: exp(eta) is about to overflow
@@ -39,6 +40,9 @@ _LARGE_SUM = 1e8  # sums of alpha above which differences of log-gamma functions
 # rounding of numbers of the size of log Gamma(64) there; beyond, terms that nearly cancel are combined by hand.
 _ORDINARY = 1e-5, 64.0
 _MOMENTS = 3e-8  # error of means and covariances of predictive distributions
+# Standard deviation of a latent with link "exp" from which on parts have laws of their own: nodes are off by 1e-4 of
+# probability there, and by 1e-3 at 2.
+_WIDE = 1.2
 _SMALL_GAP = 0.01  # a difference from one that is larger has lost two digits at most
 
 
@@ -362,13 +366,22 @@ class Dirichlet(Composition):
         out = np.matmul(np.stack([own, others, log_B], axis=-1), T.transpose(0, 2, 3, 1))
         rows, nodes = np.nonzero(alpha.sum(axis=-1) > _LARGE_SUM)
         if rows.size:
-            out[rows, :, nodes] = _careful_parts(own[rows, :, nodes], others[rows, :, nodes], z[rows].swapaxes(1, 2))
+            a, b = (np.log(np.minimum(v[rows, :, nodes], _LARGEST))[..., None] for v in (own, others))
+            out[rows, :, nodes] = log_logit_density(a, b, z[rows].swapaxes(1, 2))
         return out
 
     def part_tails(self, eta: Array, rest: Array) -> Array:
         alpha = self._alpha(eta)
         others = sum_of_others(alpha)
         return np.stack([betainc(alpha, others, rest), betainc(others, alpha, rest)])
+
+    def part_laws(self, mean: Array, cov: Array) -> list[list[WidePart] | None]:
+        out: list[list[WidePart] | None] = [None] * len(mean)
+        if self.link == "exp" and mean.shape[1] <= 3:
+            for row in np.flatnonzero(np.einsum("njj->nj", cov).max(axis=1) > _WIDE**2):
+                laws = [WidePart(mean[row], cov[row], j) for j in range(mean.shape[1])]
+                out[row] = laws if all(law.usable for law in laws) else None
+        return out
 
     def cdf(self, eta: Array, y: Array) -> Array:
         """P(Y_j <= y_j | eta) for every part, (..., d)."""
@@ -397,23 +410,6 @@ def _careful_score(alpha: Array, y: Array) -> Array:
     stirling = log_ratio + log_minus_digamma(alpha) - log_minus_digamma(S)
     stirling[top] = log_ratio[top] + digamma_increment(alpha[top], others[top])
     return stirling
-
-
-def _careful_parts(own: Array, others: Array, z: Array) -> Array:
-    """Log densities of logits z (k, d, G) of beta variables (k, d) whose parameters have a large sum.
-
-    By Stirling's formula at the peak z0 = log(own/others), and with z - z0 = dz what is lost from there to z is
-    S log(1 + m (exp(dz) - 1)) - own dz, m = own/S, for the smaller of the two shares: no large numbers cancel.
-    """
-    own, others = np.minimum(own, _LARGEST), np.minimum(others, _LARGEST)
-    S = own + others
-    peak = 0.5 * (np.log(own) + np.log(others / S)) - HALF_LOG_2PI
-    peak = peak + stirling_error(S) - stirling_error(own) - stirling_error(others)
-    less = np.minimum(own, others)[..., None]
-    dz = np.where(own < others, 1.0, -1.0)[..., None] * (z - (np.log(own) - np.log(others))[..., None])
-    S, m = S[..., None], less / S[..., None]
-    grown = np.where(dz < 30.0, np.log1p(m * np.expm1(np.minimum(dz, 30.0))), np.logaddexp(0.0, np.log(m) + dz))
-    return peak[..., None] + less * dz - S * grown
 
 
 def _gap(nu2: Array, careful: Callable[[NDArray[np.bool_]], Array]) -> Array:

@@ -38,7 +38,7 @@ MOST = 2**15  # nodes of one row; where the product has more of them, Sobol poin
 
 
 def latent_nodes(
-    mean: Array, root: Array, U: Array, per_node: int, most: int = MOST, even: bool = False
+    mean: Array, root: Array, U: Array, per_node: int, most: int = MOST, even: bool = False, spacing: float = SPACING
 ) -> Iterator[tuple[Rows, Array, Array]]:
     """Rows (k,), their nodes (k, S, D) and weights (k, S) or (1, S).
 
@@ -55,6 +55,8 @@ def latent_nodes(
     even : bool
         True where likelihoods are as narrow anywhere as at the mean, as those of a softmax are, whose latents matter
         relative to each other and not to zero.
+    spacing : float
+        The largest spacing in t of wider rules.
 
     Examples
     --------
@@ -72,7 +74,7 @@ def latent_nodes(
         of_rule = np.flatnonzero((rule == sizes).all(axis=1))
         if not sizes.all():
             ones = np.ones((len(of_rule), 1))
-            yield from _wide(of_rule, mean[of_rule, None], ones, root, U, max(per_node, 4 * d), most, even)
+            yield from _wide(of_rule, mean[of_rule, None], ones, root, U, max(per_node, 4 * d), most, even, spacing)
             continue
         if np.prod(sizes.astype(float)) > MOST_HERMITE:
             nodes, weights = matched_nodes(d, "standard")
@@ -102,7 +104,16 @@ def _hermite(n: int) -> tuple[Array, Array]:
 
 
 def _wide(
-    rows: Rows, eta: Array, weights: Array, root: Array, U: Array, per_node: int, most: int, even: bool, j: int = 0
+    rows: Rows,
+    eta: Array,
+    weights: Array,
+    root: Array,
+    U: Array,
+    per_node: int,
+    most: int,
+    even: bool,
+    spacing: float,
+    j: int = 0,
 ) -> Iterator[tuple[Rows, Array, Array]]:
     """Nodes of rows whose latent is wider than the likelihood in some direction, one dimension after the other.
 
@@ -119,9 +130,9 @@ def _wide(
     # links that bend more than likelihoods do for latents of one make them narrower than one
     told = np.einsum("ki,kij,kj->k", along, U[rows], along)
     if even:
-        count = _even_count(sd, 1.0 / np.sqrt(np.maximum(told, 1.0)))
+        count = _even_count(sd, 1.0 / np.sqrt(np.maximum(told, 1.0)), spacing)
     else:
-        count = _count(centre, sd, 1.0 / np.sqrt(np.clip(told, 1.0, NARROWEST**-2)))
+        count = _count(centre, sd, 1.0 / np.sqrt(np.clip(told, 1.0, NARROWEST**-2)), spacing)
     for N in np.unique(count):
         same = np.flatnonzero(count == N)
         if most < S * N:
@@ -138,7 +149,7 @@ def _wide(
             share = (weights[i, :, None] * w).reshape(len(i), S * N)
             kept = np.any(share > FAR_OUT * share.max(axis=1, keepdims=True), axis=0)
             share = share[:, kept] / share[:, kept].sum(axis=1, keepdims=True)
-            yield from _wide(rows[i], nodes[:, kept], share, root, U, per_node, most, even, j + 1)
+            yield from _wide(rows[i], nodes[:, kept], share, root, U, per_node, most, even, spacing, j + 1)
 
 
 def _from_x(x: Array) -> Array:
@@ -146,7 +157,7 @@ def _from_x(x: Array) -> Array:
     return np.sign(x) * np.sqrt(2.0) * np.abs(x) / np.sqrt(1.0 + np.sqrt(1.0 + x * x))
 
 
-def _count(centre: Array, sd: Array, unit: Array) -> NDArray[np.int_]:
+def _count(centre: Array, sd: Array, unit: Array, spacing: float) -> NDArray[np.int_]:
     """Number of nodes along one direction, (k,), by values (k, S) that the latent has there before: few different ones.
 
     ``unit`` (k,) is the spacing near zero.
@@ -154,16 +165,16 @@ def _count(centre: Array, sd: Array, unit: Array) -> NDArray[np.int_]:
     low, high, t = (_from_x(centre + sign * REACH * sd[:, None]) for sign in (-1.0, 1.0, 0.0))
     own = (1.0 + 0.5 * t**2) / np.sqrt(1.0 + 0.25 * t**2)  # dx/dt at the centre
     known = sd == 0
-    spacing = (SPACING / np.hypot(1.0 / unit[:, None], own / np.where(known, 1.0, sd)[:, None])).min(axis=1)
-    count = np.ceil((high - low).max(axis=1) / spacing).astype(int) + 1
+    step_in_t = (spacing / np.hypot(1.0 / unit[:, None], own / np.where(known, 1.0, sd)[:, None])).min(axis=1)
+    count = np.ceil((high - low).max(axis=1) / step_in_t).astype(int) + 1
     step = 2 ** np.maximum(1, np.floor(np.log2(count)).astype(int) - 3)
     return np.where(known, 1, step * -(-count // step))
 
 
-def _even_count(sd: Array, unit: Array) -> NDArray[np.int_]:
+def _even_count(sd: Array, unit: Array, spacing: float) -> NDArray[np.int_]:
     """Number of nodes along one direction, (k,), at equal distances: few different ones."""
     known = sd == 0
-    count = 2.0 * REACH * np.hypot(sd / unit, 1.0) / SPACING
+    count = 2.0 * REACH * np.hypot(sd / unit, 1.0) / spacing
     return np.where(known, 1, np.ceil(2.0 ** (np.ceil(4.0 * np.log2(count)) / 4.0)).astype(int) + 1)
 
 

@@ -91,7 +91,7 @@ def stirling_error(z: Array) -> Array:
     """
 
     def series(z: Array) -> Array:
-        return _horner(1.0 / z**2, _STIRLING_SERIES) / z
+        return _horner((1.0 / z) ** 2, _STIRLING_SERIES) / z
 
     def direct(z: Array) -> Array:
         return gammaln(z + 1.0) - (z + 0.5) * np.log(z) + z - HALF_LOG_2PI
