@@ -26,6 +26,7 @@ from ggpm.prediction.angles import CircularTable, circular_tables
 from ggpm.prediction.averages import by_rows
 from ggpm.prediction.categories import MOST_SOFTMAX, category_quantiles, few_trials
 from ggpm.prediction.entries import entry_quantiles
+from ggpm.prediction.inflations import Inflations
 from ggpm.prediction.line import Line, Several, expect
 from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.parts import Drawn, PartTable, part_tables
@@ -46,9 +47,12 @@ SCORE_DRAWS = 500  # draws behind scores and depths without a closed form, fixed
 def at_atoms(p: Predictive, encoded: Array) -> Array:
     """P(Y = y), (m,), of numbers that have a probability of their own; zero elsewhere."""
     out, there = np.zeros(len(p)), np.isin(encoded, p.family.support.atoms)
-    if there.any():
-        y, some = encoded[there], p.rows(there)
-        out[there] = some._expect(lambda eta, rows: np.exp(some.family.log_prob(eta, y[rows])))
+    for weight, part in p.rows(there).components if there.any() else ():
+        law, y = law_of(part), encoded[there]
+        if isinstance(law, Inflations):
+            out[there] += weight * law.at_singles(y)
+        else:
+            out[there] += weight * part._expect(lambda eta, rows: np.exp(part.family.log_prob(eta, y[rows])))  # noqa: B023
     return out
 
 

@@ -61,7 +61,7 @@ def coordinate(support: Support) -> Coordinate:
 
 def roots(
     law: Pairs,
-    q: float,
+    q: float | Array,
     start: Array,
     at: Coordinate,
     slope: Array | None = None,
@@ -73,6 +73,7 @@ def roots(
     Parameters
     ----------
     law : function of rows and y that gives P(Y <= y) and its derivative in the coordinate
+    q : of all rows, or of each (m,)
     start : coordinates to start from, (m,)
     slope, cdf : derivatives at the starts that are nearly right, and P(Y <= y) alone, which then serves for rows that
         are next to their roots already
@@ -85,17 +86,17 @@ def roots(
     array([1.959964])
     """
     z, low, high = start.copy(), np.full_like(start, -np.inf), np.full_like(start, np.inf)
-    todo = np.arange(len(z))
+    todo, level = np.arange(len(z)), np.broadcast_to(q, z.shape)
     if slope is not None and cdf is not None:
         F = cdf(todo, at.back(z))
-        step = _logit_step(F, slope, q)
-        near = np.abs(F - q) < NEARLY
+        step = _logit_step(F, slope, level)
+        near = np.abs(F - level) < NEARLY
         z = np.where(near & np.isfinite(step), z + step, z)
-        todo = todo[~(near & (np.abs(F - q) < settled) & np.isfinite(step))]
+        todo = todo[~(near & (np.abs(F - level) < settled) & np.isfinite(step))]
     while todo.size:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             F, f = law(todo, at.back(z[todo]))
-        here, above = z[todo], q <= F
+        here, q, above = z[todo], level[todo], level[todo] <= F
         low[todo], high[todo] = np.where(above, low[todo], here), np.where(above, here, high[todo])
         step = _logit_step(F, f, q)
         lost = ~np.isfinite(step)
@@ -114,7 +115,7 @@ def roots(
     return z
 
 
-def _logit_step(F: Array, slope: Array, q: float) -> Array:
+def _logit_step(F: Array, slope: Array, q: Array) -> Array:
     """Newton's step towards q on the logit of F; not finite where F or its slope say nothing."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return (logit(q) - logit(F)) * F * (1.0 - F) / slope

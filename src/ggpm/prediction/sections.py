@@ -1,9 +1,8 @@
 """One number given several latents: its law given one of them, averaged over that one.
 
 Given the log-scale b of a `LocationScale` family y is normal, or a mixture of normals; given the dispersion b of a
-scalar family (`WithDispersion`) it has one latent left, whose nodes are those of `ggpm.prediction.line`; and given the
-latent a of a family with exact zeros (`Zeros`, `ZeroOneInflatedBeta`) the probabilities of these are averages that do
-not depend on y. So few nodes serve, and all of them again for every y of a row.
+scalar family (`WithDispersion`) it has one latent left, whose nodes are those of `ggpm.prediction.line`. So few nodes
+serve, and all of them again for every y of a row. Families with exact zeros are in `ggpm.prediction.inflations`.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ from scipy.interpolate import CubicSpline
 from scipy.special import ndtr, ndtri
 
 from ggpm.data.rows import batches
+from ggpm.families.inflated import Inflated
 from ggpm.families.special.adaptive import place
 from ggpm.families.two_parameters import LocationScale, WithDispersion
+from ggpm.prediction.inflations import Inflations
 from ggpm.prediction.line import COARSE, step_nodes
 from ggpm.prediction.nodes import hermite
 from ggpm.prediction.roots import coordinate, integer_roots, roots
@@ -37,8 +38,8 @@ HERMITE = ((1e-6, 1), (0.02, 3), (0.05, 5), (0.1, 6), (0.15, 7))
 SPACING, SPACING_OF_WIDE, WIDE, NARROW, REACH = 0.5, 0.35, 0.8, 0.95, 5.3
 MOST = 8192  # nodes of b
 # Tables of densities: points between the quantiles EDGE and 1 - EDGE of mixtures over few nodes, how much further they
-# go from the median, how many more points a spline has, and the largest logarithm.
-POINTS, EDGE, WIDER, FINER, LEAST = 48, 1e-4, 1.4, 4, 600.0
+# go from the median, how many more points a spline has, the largest logarithm, and what is equal but for rounding.
+POINTS, EDGE, WIDER, FINER, LEAST, EQUAL = 48, 1e-4, 1.4, 4, 600.0, 1e-9
 
 
 def deviations(spread: Array) -> Iterator[tuple[Rows, Array, Array]]:
@@ -190,13 +191,20 @@ def few_nodes(p: Predictive, q: float) -> tuple[Array, Array | None]:
     return z, law(slice(None), at.back(z))[1]
 
 
-def log_threshold(p: Predictive, densities: Callable[[Rows, Array], Array], level: float) -> Array:
+def log_threshold(
+    p: Predictive,
+    densities: Callable[[Rows, Array], Array],
+    level: float,
+    quantiles: Callable[[float], Array],
+    singles: Array,
+) -> Array:
     """Log density on the border of the smallest region of the level, (m,), from a table of the density of every row.
 
-    ``densities`` are those of some rows (k,) at several y (N, k) of each.
+    ``densities`` are those of some rows (k,) at several y (N, k) of each, between ``quantiles`` in coordinates that are
+    about right; ``singles`` (m, J) are log-probabilities of numbers that have one.
     """
     at = coordinate(p.family.support)
-    ends = [few_nodes(p, q)[0] for q in (EDGE, 0.5, 1.0 - EDGE)]
+    ends = [quantiles(q) for q in (EDGE, 0.5, 1.0 - EDGE)]
     out = np.empty(len(p))
     unit, fine = np.linspace(0.0, 1.0, POINTS), np.linspace(0.0, 1.0, FINER * (POINTS - 1) + 1)
     # log densities are smooth: a spline between the points is a product of matrices
@@ -211,16 +219,24 @@ def log_threshold(p: Predictive, densities: Callable[[Rows, Array], Array], leve
             log_p = np.log(densities(np.arange(len(p))[rows], y))
             log_slope = np.log(at.slope(y))
         log_p, log_slope = (between @ np.clip(x, -LEAST, LEAST) for x in (log_p, log_slope))
-        order = np.argsort(-log_p, axis=0)
-        mass = np.cumsum(np.take_along_axis(np.exp(log_p + log_slope), order, axis=0), axis=0)
-        mass -= 0.5 * np.diff(mass, axis=0, prepend=0.0)  # half of a cell lies above its own density
+        mass = np.exp(log_p + log_slope)
+        own = singles[rows].T
+        mass *= (1.0 - np.exp(own).sum(axis=0)) / mass.sum(axis=0)
+        # a single number's probability is there at once, at its own log-probability: a step, of two points
+        log_p, mass = np.concatenate([log_p, own - EQUAL, own - EQUAL]), np.concatenate([mass, 0.0 * own, np.exp(own)])
+        half = np.repeat([0.5, 0.0], [len(fine), 2 * len(own)])[:, None]  # of a cell lies above its own density
+        order = np.argsort(-log_p, axis=0, kind="stable")
         falling = np.take_along_axis(log_p, order, axis=0)
-        out[rows] = [np.interp(level * m[-1], m, f) for m, f in zip(mass.T, falling.T, strict=True)]
+        upto = np.cumsum(np.take_along_axis(mass, order, axis=0), axis=0)
+        upto -= np.take_along_axis(half * mass, order, axis=0)
+        out[rows] = [np.interp(level, m, f) for m, f in zip(upto.T, falling.T, strict=True)]
     return out
 
 
 def law_of(p: Predictive) -> Any:
     """The law of the rows of a prediction by sections; None if the family has none."""
+    if isinstance(p.family, Inflated):
+        return Inflations(p)
     if isinstance(p.family, LocationScale) and p.family.normal_scales() is not None:
         return Normals(p)
     return Dispersed(p) if isinstance(p.family, WithDispersion) else None
