@@ -8,17 +8,20 @@ predictive density is an integral over a alone.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ggpm.families.base import Array, Density, Family
+from ggpm.families.base import Array, Density, Family, Fewer
 from ggpm.families.curvature import Diagonal
-from ggpm.families.special.adaptive import cholesky_root
+from ggpm.families.special.adaptive import average, cholesky_root, expectation
 from ggpm.families.special.left_over import log_left_over
 
+# Accuracy of moments, in units of their size, at which averages are settled, share of the last change that they are off
+# by, and error from which on other nodes are asked for.
+TOLERANCE, NEXT, HARD = 3e-8, 0.1, 1e-6
 STEP = 0.01  # of a, for differences that show the way to a mode
 
 
@@ -100,58 +103,83 @@ class Inflated(Family):
         none = np.zeros(len(mean))
         return np.stack([alone.against(j).log_rest(none) for j in range(len(self.singles))], axis=1)
 
-    def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array:
-        """log E[p(y)] of single numbers that the law never gives; nan elsewhere."""
-        out = np.full(len(y), np.nan)
-        if self.apart and (there := np.isin(y, self.singles)).any():
+    @abstractmethod
+    def inner_moments(self, a: Array) -> tuple[Array, Array]:
+        """Mean and second moment of the law."""
+
+    def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """Mean and variance by averages over the first latent; nan in rows that these do not settle."""
+        odds, sd = Odds.of(mean, cov), np.sqrt(np.maximum(cov[:, 0, 0], 0.0))
+        with np.errstate(over="ignore", invalid="ignore"):
+            centre = self.moment(mean)
+            unit = np.maximum(np.abs(centre), np.sqrt(np.maximum(self.spread(mean), 0.0)))
+
+        def from_centre(eta: Array, rows: NDArray[np.intp]) -> Array:
+            """What the law adds to the mean and to the mean square of (y - centre)/unit."""
+            with np.errstate(over="ignore", invalid="ignore"):
+                first, second = self.inner_moments(eta[..., 0])
+                away = (first - centre[rows]) / unit[rows]
+                square = (second - first**2) / unit[rows] ** 2 + away**2
+                share = np.exp(odds.rows(rows).log_rest(eta[..., 0]))
+                return np.stack([share * away, share * square], axis=-1)
+
+        value, error = expectation(
+            average(from_centre), mean[:, :1], sd[:, None], rtol=TOLERANCE, atol=TOLERANCE, next_change=NEXT
+        )
+        value[~(error <= HARD * np.maximum(1.0, np.abs(value).max(axis=1)))] = np.nan
+        own = np.exp(self.log_singles(mean, cov))
+        apart = (np.array(self.singles) - centre[:, None]) / unit[:, None]
+        first, second = value[:, 0] + np.sum(own * apart, axis=1), value[:, 1] + np.sum(own * apart**2, axis=1)
+        return centre + unit * first, unit**2 * (second - first**2)
+
+    def _log_single(self, mean: Array, cov: Array, y: Array) -> Array:
+        """log probability of the single number that each y is, by itself; minus infinity where it is none."""
+        out, there = np.full(len(y), -np.inf), np.isin(y, self.singles)
+        if there.any():
             found = self.log_singles(mean[there], cov[there])
             out[there] = found[np.arange(len(found)), np.searchsorted(self.singles, y[there])]
         return out
 
-    def fewer_latents(self, mean: Array, cov: Array, y: Array) -> tuple[Density, Array, Array, Array]:
-        packed = np.concatenate([y[:, None], Odds.of(mean, cov).pack()], axis=1)
-        return GivenFirst(self.law, self.singles, self), mean[:, :1], cov[:, :1, :1], packed
+    def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array:
+        """log E[p(y)] of single numbers that the law never gives; nan elsewhere."""
+        return np.where(np.isin(y, self.singles) & self.apart, self._log_single(mean, cov, y), np.nan)
+
+    def fewer_latents(self, mean: Array, cov: Array, y: Array) -> tuple[Fewer, Array, Array, Array]:
+        packed = [y[:, None], self._log_single(mean, cov, y)[:, None], Odds.of(mean, cov).pack()]
+        return GivenFirst(self), mean[:, :1], cov[:, :1, :1], np.concatenate(packed, axis=1)
 
 
 @dataclass(frozen=True)
 class GivenFirst:
-    """log E[p(y | a, x) | a] as a density with the latent a; y are rows of numbers, packed log-odds after y."""
+    """log of the law's share of E[p(y | a, x) | a] as a density with the latent a.
 
-    law: Law
-    singles: tuple[float, ...]
+    y are rows of numbers: y, the log probability of it as a single number, and the packed log-odds.
+    """
+
     family: Inflated
     shift_invariant: ClassVar[bool] = False
 
+    def beside(self, y: Array) -> Array:
+        return y[:, 1]
+
     def log_prob(self, eta: Array, y: Array) -> Array:
-        a, odds = eta[..., 0], Odds.unpack(y[:, 1:])
-        out = odds.log_rest(a) + self.law.log_prob(eta, self.family.within(y[:, 0]))
-        for j, single in enumerate(self.singles):
-            rows = np.flatnonzero(y[:, 0] == single)
-            if rows.size:
-                own = odds.rows(rows).against(j).log_rest(a[..., rows])
-                out[..., rows] = own if self.family.apart else np.logaddexp(own, out[..., rows])
-        return out
+        out = Odds.unpack(y[:, 2:]).log_rest(eta[..., 0]) + self.family.law.log_prob(eta, self.family.within(y[:, 0]))
+        return np.where(np.isin(y[:, 0], self.family.singles), -np.inf, out) if self.family.apart else out
 
     def u_and_U(self, eta: Array, y: Array) -> tuple[Array, Diagonal]:
-        u, U = self.law.u_and_U(eta, self.family.within(y[:, 0]))
-        slope, bend = _differences(lambda e: Odds.unpack(y[:, 1:]).log_rest(e[..., 0]), eta)
-        u, U = u[:, 0] + slope, U.dense()[:, 0, 0] - bend
-        single = np.flatnonzero(np.isin(y[:, 0], self.singles))
-        if single.size:
-            u[single], bend = _differences(lambda e: self.log_prob(e, y[single]), eta[single])
-            U[single] = -bend
-        return u[:, None], Diagonal(U[:, None])
+        u, U = self.family.law.u_and_U(eta, self.family.within(y[:, 0]))
+        # averages over log-odds are smooth: differences of three places
+        places = eta[..., 0] + STEP * np.array([-1.0, 0.0, 1.0])[:, None]
+        low, middle, high = Odds.unpack(y[:, 2:]).log_rest(places)
+        slope, bend = (high - low) / (2.0 * STEP), (low + high - 2.0 * middle) / STEP**2
+        return u + slope[:, None], Diagonal(U.dense()[:, 0] - bend[:, None])
 
     def U(self, eta: Array, y: Array, expected: bool = False) -> Diagonal:
         if not expected:
             return self.u_and_U(eta, y)[1]
-        return Diagonal(np.maximum(self.law.U(eta, self.family.within(y[:, 0]), expected=True).dense()[..., 0], 0.0))
+        return Diagonal(
+            np.maximum(self.family.law.U(eta, self.family.within(y[:, 0]), expected=True).dense()[..., 0], 0.0)
+        )
 
     def expansion(self, y: Array) -> Array:
-        return self.law.expansion(self.family.within(y[:, 0]))
-
-
-def _differences(smooth: Callable[[Array], Array], eta: Array) -> tuple[Array, Array]:
-    """First and second derivative, (n,), of averages over log-odds in the latent, (n, 1)."""
-    low, middle, high = smooth(eta + STEP * np.array([-1.0, 0.0, 1.0])[:, None, None])
-    return (high - low) / (2.0 * STEP), (low + high - 2.0 * middle) / STEP**2
+        return self.family.law.expansion(self.family.within(y[:, 0]))

@@ -138,6 +138,10 @@ class ZeroOneInflatedBeta(Inflated):
         return softmax(self._odds(eta), axis=-1)[..., self.parameters.index(name) - 1]
 
     # ---- in the space of y -----------------------------------------------------------------------------------
+    def inner_moments(self, a: Array) -> tuple[Array, Array]:
+        mean = self._beta.moment(a[..., None])
+        return mean, self._beta.spread(a[..., None]) + mean**2
+
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         p = softmax(self._odds(eta), axis=-1)
         return p[..., 1] + p[..., 2] * self._beta.moment(eta[..., :1])

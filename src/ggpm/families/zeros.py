@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -183,10 +182,6 @@ class Zeros(Around, Inflated, TwoParameters):
         return self.inner_moments(eta[..., 0])[0] if name == "mean" else expit(eta[..., 1])
 
     # ---- in the space of y -----------------------------------------------------------------------------------
-    @abstractmethod
-    def inner_moments(self, a: Array) -> tuple[Array, Array]:
-        """Mean and second moment of what is drawn where the zero of its own kind does not occur."""
-
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         return expit(-eta[..., 1]) * self.inner_moments(eta[..., 0])[0]
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.families.inflated import Inflated, Odds
-from ggpm.prediction.line import COARSE, FINE, Fineness, step_nodes
+from ggpm.prediction.line import FINE, Fineness, step_nodes
 from ggpm.prediction.nodes import hermite, latent_nodes, mixture_density
-from ggpm.prediction.roots import coordinate, integer_roots, roots
+from ggpm.prediction.roots import LARGEST, coordinate, integer_roots, roots
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
@@ -87,7 +87,6 @@ class Inflations:
     def _nodes(self, p: Predictive, y: Array) -> Iterator[tuple[Rows, Array, Array]]:
         """Rows (k,), nodes of a (S, k, 1), and weights (S, k) whose sum is the law's probability."""
         law: Any = self.family.law
-        fineness = FINE if self.family.support.integer else COARSE
         mean, sd = p.latent_mean[:, 0], np.sqrt(np.maximum(p.latent_cov[:, 0, 0], 0.0))
         odds = Odds.of(p.latent_mean, p.latent_cov)
         width = np.sqrt(1.0 + np.sum(odds.root**2, axis=2))
@@ -96,7 +95,7 @@ class Inflations:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             for times in np.unique(finer):
                 group = np.flatnonzero(finer == times)
-                spaced = Fineness(fineness.reach, fineness.wide / times, fineness.narrow / times)
+                spaced = Fineness(FINE.reach, FINE.wide / times, FINE.narrow / times)
                 for some, a, weights in step_nodes(law, mean[group], sd[group], y[group], spaced):
                     rows = group[some]
                     yield rows, a, weights * np.exp(odds.rows(rows).log_rest(a[..., 0]))
@@ -126,9 +125,9 @@ class Inflations:
             return F, f * at.slope(y)
 
         with np.errstate(over="ignore"):
-            middle = np.minimum(self.family.parameter("mean", p.latent_mean), np.finfo(float).max)
+            middle: Array = np.minimum(self.family.parameter("mean", p.latent_mean), LARGEST)
         if integer:
-            near = np.clip(np.round(middle), 0.0, 2.0**52)
+            near = np.clip(np.round(middle), 0.0, 2.0**52).astype(np.float64)
             return integer_roots(few, float(q), near, np.full(len(p), np.inf)), None
         z = roots(few, q, at.clipped(middle), at)
         return z, few(slice(None), at.back(z))[1]

@@ -81,11 +81,12 @@ def _of_one(mean: Array, root: Array, n: int) -> Array:
 @lru_cache(maxsize=1)
 def _exponentials() -> Array:
     """c_k with 1/(1 + exp(x)) = sum_k c_k exp(-k x), k = 1, 2, ..., for x >= 0."""
-    return Chebyshev.interpolate(lambda v: 1.0 / (1.0 + v), TERMS - 1, domain=[0.0, 1.0]).convert(kind=Polynomial).coef
+    series = Chebyshev.interpolate(lambda v: 1.0 / (1.0 + v), TERMS - 1, domain=[0.0, 1.0])
+    return np.asarray(series.convert(kind=Polynomial).coef, dtype=np.float64)
 
 
 def _over_first(mean: Array, root: Array, n: int) -> Array:
-    """Two x: 1/(1 + exp(x)) of the first, times the same of the second less log(1 + exp(first)); a sum over the first."""
+    """Two x: 1/(1 + exp(x)) of the first, times the same of the second less log(1 + exp(first)), summed over one."""
     first, follows, own = root[:, 0, 0], root[:, 1, 0], root[:, 1:, 1:]
     spacing = 1.0 / np.hypot(1.0 / OF_SD, np.maximum(first, np.abs(follows)).max() / SPACING)
     # small values come from where x is small
