@@ -8,7 +8,14 @@ from scipy.special import expit, log_expit
 from ggpm.families.base import Array, Bounds
 from ggpm.families.binomial import Binomial
 from ggpm.families.special import SoftplusTerms
-from ggpm.families.special.rising import expected_second, log_polya, log_polya_and_slopes, log_rising
+from ggpm.families.special.rising import (
+    expected_second,
+    log_moderate_polya,
+    log_polya,
+    log_polya_and_slopes,
+    log_rising,
+)
+from ggpm.families.special.stable import moderate
 
 SMALL, LARGE = 600.0, 1e200  # -log of the first probability, and terms, beyond which floats would end
 _TINY = 1e-290  # a or b below it is set to it: the probability is about to underflow to zero
@@ -52,6 +59,11 @@ class BetaBinomial(Binomial):
         self.phi_bounds = phi_bounds
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
+        if moderate(y.sum(axis=-1) + self.phi).all():
+            far = np.log(1.0 + np.exp(-np.abs(xi)))
+            return log_moderate_polya(
+                list(self._counts(y)), [np.minimum(xi, 0.0) - far, np.minimum(-xi, 0.0) - far], self.phi
+            )
         return log_polya(y, np.stack([log_expit(xi), log_expit(-xi)], axis=-1), np.asarray(self.phi, dtype=float))
 
     def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ from scipy.special import ndtr, ndtri
 from ggpm.data.rows import batches
 from ggpm.families.base import Family
 from ggpm.families.composition import Composition
+from ggpm.families.dirichlet_multinomial import DirichletMultinomial
 from ggpm.families.multinomial import Multinomial
 from ggpm.families.support import Circle
 from ggpm.prediction.angles import CircularTable, circular_tables
@@ -323,7 +324,7 @@ class Shares(Ordered):
         if p.family.has("cdf"):  # of successes; failures are the other trials
             successes = np.stack([self.quantile(p, t) for t in tails], axis=-1)
             return np.stack([successes, trials[:, None] - successes[:, ::-1]], axis=1)
-        if type(p.family) is not Multinomial or len(p.components) > 1:
+        if type(p.family) not in (Multinomial, DirichletMultinomial) or len(p.components) > 1:
             return self._interval_of_draws(p, tails)
         tabled = few_trials(trials) | (p.family.latent_dim <= MOST_SOFTMAX)
         out = np.empty((*p.latent_mean.shape, 2))

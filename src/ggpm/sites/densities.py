@@ -311,11 +311,12 @@ def _derivatives(f: Integrand, e: Array) -> tuple[Array, Array]:
     """Gradient and negative Hessian (Fisher's where the observed one is indefinite); zero and one where unknown."""
     eta, d = f.eta(e), e.shape[1]
     u, U = f.family.u_and_U(eta, f.y)
-    definite = U.semidefinite()
-    if not definite.all():
-        U = U.select(definite, f.family.U(eta, f.y, expected=True))
+    curvature, bent = U.dense(), ~U.semidefinite()
+    if bent.any():  # the expected one may cost more than all the rest
+        curvature = np.array(curvature)
+        curvature[bent] = f.family.U(eta[bent], f.y[bent], expected=True).dense()
     gradient = np.einsum("ikj,ik->ij", f.R, u) - e
-    H = f.R.swapaxes(1, 2) @ (U.dense() @ f.R)
+    H = f.R.swapaxes(1, 2) @ (curvature @ f.R)
     known = np.isfinite(gradient).all(axis=1) & np.isfinite(H).all(axis=(1, 2))
     gradient, H = np.where(known[:, None], gradient, 0.0), np.where(known[:, None, None], H, 0.0)
     H[:, range(d), range(d)] += 1.0
