@@ -7,7 +7,7 @@ from scipy.special import betainc, betaincc, expit, gammaln
 
 from ggpm.families.base import Array, Bounds, ScalarFamily
 from ggpm.families.special import LogGamma1p, SoftplusTerms
-from ggpm.families.special.stable import HALF_LOG_2PI, bernoulli_kl, log_minus_digamma1p, stirling_error
+from ggpm.families.special.stable import HALF_LOG_2PI, bernoulli_kl, log_minus_digamma1p, otherwise, stirling_error
 from ggpm.families.support import UnitInterval
 
 _LARGE = 64.0  # a precision below it leaves log Gamma so small that direct formulas keep their digits
@@ -77,10 +77,13 @@ class Beta(ScalarFamily):
         small = phi < _LARGE
         head = log_ab + (np.log(phi) + gammaln(phi)) - (log_y + log_rest)
         direct = head - a.value - b.value + a.x * log_y + b.x * log_rest
-        if np.all(small):
-            return direct
-        peak = 0.5 * log_ab - HALF_LOG_2PI + stirling_error(phi) - stirling_error(a.x) - stirling_error(b.x)
-        return np.where(small, direct, peak - log_y - log_rest - self._divergence(xi, y))
+        return otherwise(direct, small, self._careful_log_prob, xi, y, phi, log_ab)
+
+    @staticmethod
+    def _careful_log_prob(xi: Array, y: Array, phi: Array, log_ab: Array) -> Array:
+        mu, rest, log_y, log_rest = expit(xi), expit(-xi), np.log(y), np.log1p(-y)
+        peak = 0.5 * log_ab - HALF_LOG_2PI + stirling_error(phi) - stirling_error(phi * mu) - stirling_error(phi * rest)
+        return peak - log_y - log_rest - phi * bernoulli_kl(mu, rest, y, 1.0 - y, log_y, log_rest)
 
     def _score(self, xi: Array, y: Array, logistic: SoftplusTerms, a: LogGamma1p, b: LogGamma1p) -> Array:
         mu, rest = logistic.slope, logistic.complement

@@ -18,12 +18,12 @@ from scipy.special import ndtr, ndtri
 
 from ggpm.data.rows import batches
 from ggpm.families.inflated import Inflated
-from ggpm.families.special.adaptive import place
+from ggpm.families.special.adaptive import place, product_rule
 from ggpm.families.two_parameters import LocationScale, WithDispersion
 from ggpm.prediction.inflations import Inflations
 from ggpm.prediction.line import COARSE, step_nodes
 from ggpm.prediction.nodes import hermite
-from ggpm.prediction.roots import coordinate, integer_roots, roots
+from ggpm.prediction.roots import Pairs, coordinate, integer_roots, logit_step, roots
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
@@ -37,6 +37,12 @@ Rows = NDArray[np.intp]
 HERMITE = ((1e-6, 1), (0.02, 3), (0.05, 5), (0.1, 6), (0.15, 7))
 SPACING, SPACING_OF_WIDE, WIDE, NARROW, REACH = 0.5, 0.35, 0.8, 0.95, 5.3
 MOST = 8192  # nodes of b
+# Largest standard deviation of a, in units of the likelihood's width or of one, and Gauss-Hermite nodes that then give
+# distribution functions of gamma, beta and negative binomial numbers to 1e-6.
+KNOWN = ((0.0, 1), (0.15, 3), (0.24, 4), (0.33, 5), (0.4, 6), (0.45, 7), (0.52, 8), (0.57, 9), (0.65, 11))
+# Searches among few nodes: their farthest start from the middle, in the coordinate, the residual at which they end, and
+# nodes of a and b of one more step.
+FIRST, NEAR, BETTER = 6.0, 3e-3, (4, 7)
 # Tables of densities: points between the quantiles EDGE and 1 - EDGE of mixtures over few nodes, how much further they
 # go from the median, how many more points a spline has, the largest logarithm, and what is equal but for rounding.
 POINTS, EDGE, WIDER, FINER, LEAST, EQUAL = 48, 1e-4, 1.4, 4, 600.0, 1e-9
@@ -137,9 +143,8 @@ class Dispersed:
 
     def __call__(self, rows: Any, y: Array, cdf: bool, density: bool) -> list[Array]:
         p = self.predictive.rows(rows)
-        family: Any = p.family
         mean, sd, slope, rest = conditional(p)
-        told = family.U(mean, y, expected=True).diag[:, 0]
+        told = self._family.U(mean, y, expected=True).diag[:, 0]
         spread = sd * np.hypot(1.0, slope * np.sqrt(told / (1.0 + told * rest)))
         out = [np.empty(len(p)) for _ in range(cdf + density)]
         for group, e, w in deviations(spread):
@@ -154,41 +159,80 @@ class Dispersed:
 
     def _given(self, b: Array, centre: Array, width: Array, y: Array, cdf: bool, density: bool) -> list[Array]:
         """The same given b, for a ~ N(centre, width²)."""
-        family: Any = self.predictive.family
         out = [np.empty(len(b)) for _ in range(cdf + density)]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            for rows, a, weights in step_nodes(family.at(b), centre, width, y, COARSE, lambda rows: family.at(b[rows])):
-                own = family.at(b[rows])
+            for rows, a, weights in self._nodes(b, centre, width, y):
+                own = self._family.at(b[rows])
                 if cdf:
-                    out[0][rows] = np.einsum("sk,sk->k", weights, own.cdf(a, y[rows]))
+                    out[0][rows] = _averaged(weights, own.cdf(a, y[rows]))
                 if density:
-                    out[-1][rows] = np.einsum("sk,sk->k", weights, np.exp(own.log_prob_xi(a[..., 0], y[rows])))
+                    out[-1][rows] = _averaged(weights, np.exp(own.log_prob_xi(a[..., 0], y[rows])))
         return out
+
+    @property
+    def _family(self) -> WithDispersion:
+        family: Any = self.predictive.family
+        return family
+
+    def _nodes(self, b: Array, centre: Array, width: Array, y: Array) -> Iterator[tuple[Rows, Array, Array]]:
+        """Rows (k,), nodes of a (S, k, 1), and weights (S,) or (S, k)."""
+        # links bend on the scale of one
+        told = np.maximum(self._family.at(b).information(centre, y)[0], 1.0)
+        limits, sizes = np.array([h[0] for h in KNOWN]), np.array([h[1] for h in KNOWN])
+        found = np.searchsorted(limits, width * np.sqrt(told))
+        for level in np.unique(found):
+            group = np.flatnonzero(found == level)
+            if level < len(KNOWN):
+                e, w = product_rule(1, int(sizes[level]))
+                for part in batches(len(group), 8 * len(e)):
+                    rows = group[part]
+                    yield rows, (centre[rows] + width[rows] * e)[..., None], w
+                continue
+            b_, y_ = b[group], y[group]
+            of = lambda rows: self._family.at(b_[rows])  # noqa: B023, E731
+            for some, a, weights in step_nodes(self._family.at(b_), centre[group], width[group], y_, COARSE, of):
+                yield group[some], a, weights
 
     def start(self, q: float) -> tuple[Array, Array | None]:
         return few_nodes(self.predictive, q)
 
 
+def _averaged(weights: Array, values: Array) -> Array:
+    return weights @ values if weights.ndim == 1 else np.einsum("sk,sk->k", weights, values)
+
+
 def few_nodes(p: Predictive, q: float) -> tuple[Array, Array | None]:
-    """About the quantiles, as coordinates with slopes or as counts: those of mixtures over three nodes per latent."""
+    """About the quantiles, as coordinates with slopes or as counts: those of mixtures over few nodes.
+
+    Of three per latent, and of continuous numbers one more step with those of `BETTER`.
+    """
     family = p.family
-    x, w = hermite((3,) * p.latent_mean.shape[1])
-    eta = place(p.latent_mean, p.cholesky(), x)
     at, integer = coordinate(family.support), family.support.integer
 
-    def law(rows: Any, y: Array) -> tuple[Array, Array]:
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            nodes = eta[:, rows]
-            F, f = w @ family.cdf(nodes, y), w @ np.exp(family.log_prob(nodes, y))
-        return (F - f, F) if integer else (F, f * at.slope(y))
+    def mixture(sizes: tuple[int, ...]) -> Pairs:
+        x, w = hermite(sizes)
+        eta = place(p.latent_mean, p.cholesky(), x)
 
-    middle = p._centre()
-    if integer:
+        def law(rows: Any, y: Array) -> tuple[Array, Array]:
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                nodes = eta[:, rows]
+                F, f = w @ family.cdf(nodes, y), w @ np.exp(family.log_prob(nodes, y))
+            return (F - f, F) if integer else (F, f * at.slope(y))
+
+        return law
+
+    middle, few = p._centre(), mixture((3,) * p.latent_mean.shape[1])
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         spread = np.sqrt(np.maximum(family.spread(p.latent_mean), 0.0))
-        near = np.clip(np.round(middle + ndtri(q) * spread), 0.0, 2.0**52)
-        return integer_roots(law, q, near, np.full(len(p), np.inf)), None
-    z = roots(law, q, at.clipped(middle), at)
-    return z, law(slice(None), at.back(z))[1]
+        if integer:
+            near = np.clip(np.round(middle + ndtri(q) * spread), 0.0, 2.0**52)
+            return integer_roots(few, q, near, np.full(len(p), np.inf)), None
+        # in the coordinate, where latents of means are added
+        away = ndtri(q) * np.hypot(spread / at.slope(middle), np.sqrt(np.maximum(p.latent_cov[:, 0, 0], 0.0)))
+    z = roots(few, q, at.clipped(middle) + np.nan_to_num(np.clip(away, -FIRST, FIRST)), at, settled=NEAR)
+    F, f = mixture(BETTER)(slice(None), at.back(z))
+    step = logit_step(F, f, np.full(len(z), q))
+    return np.where(np.abs(step) < 1.0, np.clip(z + step, at.low, at.high), z), f
 
 
 def log_threshold(
