@@ -62,11 +62,13 @@ class Beta(ScalarFamily):
     def _residual(self, xi: Array, y: Array, a: LogGamma1p, b: LogGamma1p) -> Array:
         """``logit y - psi(1 + a) + psi(1 + b)``."""
         logit = np.log(y) - np.log1p(-y)
-        small = np.less(self.phi, _LARGE)
+        small = np.asarray(np.less(self.phi, _LARGE))
         direct = logit - (a.digamma - b.digamma)
-        if np.all(small):
-            return direct
-        return np.where(small, direct, (logit - xi) + log_minus_digamma1p(a.x) - log_minus_digamma1p(b.x))
+        return otherwise(direct, small, self._careful_residual, logit - xi, a.x, b.x)
+
+    @staticmethod
+    def _careful_residual(away: Array, a: Array, b: Array) -> Array:
+        return away + log_minus_digamma1p(a) - log_minus_digamma1p(b)
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
         return self._log_prob(xi, y, *self._parts(xi))
@@ -110,6 +112,12 @@ class Beta(ScalarFamily):
         l2 = -2.0 * v + c * fg - f2t
         l3 = -2.0 * v * c + (c * c - 2.0 * v) * fg - 3.0 * c * f2t - f**3 * (a.tetragamma - b.tetragamma)
         return l1, l2, l3
+
+    def first_two(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        _, v, c, a, b = self._pieces(xi)
+        f = self.phi * v
+        fg = f * self._residual(xi, y, a, b)
+        return c + fg, -2.0 * v + c * fg - f * f * (a.trigamma + b.trigamma)
 
     def phi_derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         _, v, c, a, b = self._pieces(xi)
