@@ -171,7 +171,7 @@ def main() -> int:
         trials = rng.integers(1, 30, options.rows).astype(float) if family.countable else None
         p = Predictive(family, mean, cov, trials)
         y = p.sample(None, 0)
-        if name.startswith("dirichlet"):  # parts that underflow are not in the support
+        if name.startswith("dirichlet,"):  # parts that underflow are not in the support
             y = np.maximum(y, 1e-300)
         unit = (D + 1) * solve_time(options.rows, rng)
         cells = []

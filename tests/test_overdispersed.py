@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from ggpm import GGPRegressor, families
 from ggpm.families import BetaBinomial, Binomial, DirichletMultinomial, Multinomial
-from ggpm.families.special.rising import log_rising
+from ggpm.families.special.rising import log_moderate_polya, log_rising
 
 
 def exact(y, eta, phi):
@@ -136,3 +136,17 @@ def test_millions_of_trials_cost_no_more_than_thousands():
     eta = np.array([[0.4]])
     far, near = (family.U(eta, np.array([[n / 2, n / 2]]), expected=True).dense()[0, 0, 0] for n in (5e6, 4e3))
     assert near < far < 1.01 * near
+
+
+@pytest.mark.parametrize("phi", [1e-3, 0.1, 4.0, 200.0])
+@pytest.mark.parametrize("latent", [-200.0, -3.0, 0.0, 10.0])
+def test_moderate_polya_probabilities_have_their_digits(phi, latent):
+    """Products of few factors and Stirling's series beyond, on both sides of where they meet."""
+    log_pi = [-np.logaddexp(0.0, -latent), -np.logaddexp(0.0, latent)]
+    for k, miss in ((0, 1), (3, 0), (7, 1), (8, 2), (9, 8), (30, 25)):
+        with mp.workdps(40):
+            a, b = (mp.mpf(phi) * mp.exp(mp.mpf(v)) for v in log_pi)
+            ways = mp.binomial(k + miss, k) / mp.rf(mp.mpf(phi), k + miss)
+            expected = float(mp.log(ways * mp.rf(a, k) * mp.rf(b, miss)))
+        found = log_moderate_polya([np.array(float(k)), np.array(float(miss))], [np.array(v) for v in log_pi], phi)
+        np.testing.assert_allclose(found, expected, rtol=1e-13, atol=2e-12)

@@ -447,19 +447,21 @@ def test_one_minus_the_last_share_is_the_first():
 
 
 @pytest.mark.parametrize("variance", [0.1, 10.0])
-def test_counts_of_categories_against_a_grid(variance):
+@pytest.mark.parametrize("phi", [None, 0.2, 4.0])
+def test_counts_of_categories_against_a_grid(variance, phi):
     """Distribution functions of each category's count by a fine grid over the two differences of three latents."""
-    from scipy.special import softmax
-    from scipy.stats import binom
+    from scipy.special import betaln, gammaln, softmax
 
     from ggpm.families.special.adaptive import latent_root
     from ggpm.prediction.categories import category_quantiles
 
     rng = np.random.default_rng(4)
     A = rng.normal(size=(3, 3, 3))
-    mean, cov, trials = rng.normal(size=(3, 3)), variance * A @ A.swapaxes(1, 2), np.array([1.0, 12.0, 40.0])
-    p = Predictive(families.Multinomial().resolve(np.ones((1, 3))), mean, cov, trials)
-    x = np.linspace(-7.0, 7.0, 401)
+    A = np.concatenate([A, A[:1]])
+    mean, cov, trials = rng.normal(size=(4, 3)), variance * A @ A.swapaxes(1, 2), np.array([1.0, 12.0, 40.0, 90.0])
+    family = families.Multinomial() if phi is None else families.DirichletMultinomial(phi=phi)
+    p = Predictive(family.resolve(np.ones((1, 3))), mean, cov, trials)
+    x = np.linspace(-7.0, 7.0, 401 if phi is None else 161)
     grid, w = np.stack(np.meshgrid(x, x), axis=-1).reshape(-1, 2), np.exp(-0.5 * x**2)
     weight = np.outer(w, w).ravel() / w.sum() ** 2
     centre, root = latent_root(mean, cov, contrasts=True)
@@ -467,10 +469,17 @@ def test_counts_of_categories_against_a_grid(variance):
     for i, N in enumerate(trials):
         pi = softmax(centre[i] + grid @ root[i].T, axis=1)
         for j in range(3):
+            counts, a = np.arange(N + 1.0)[:, None], np.maximum((phi or 1.0) * pi[:, j], 1e-290)
+            b = np.maximum((phi or 1.0) * (1.0 - pi[:, j]), 1e-290)
+            log_ways = gammaln(N + 1.0) - gammaln(counts + 1.0) - gammaln(N - counts + 1.0)
+            if phi is None:
+                log_p = counts * np.log(a) + (N - counts) * np.log(b)
+            else:
+                log_p = betaln(counts + a, N - counts + b) - betaln(a, b)
+            F = np.cumsum(np.exp(log_ways + log_p) @ weight)
             for k, q in enumerate((0.05, 0.95)):
-                y = found[i, j, k]
-                below, upto = (weight @ binom.cdf(v, N, pi[:, j]) for v in (y - 1, y))
-                assert below < q + 1e-6 and upto > q - 1e-6
+                y = int(found[i, j, k])
+                assert (F[y - 1] if y else 0.0) < q + 1e-6 and F[y] > q - 1e-6
 
 
 QUESTIONS = {

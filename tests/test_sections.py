@@ -139,6 +139,17 @@ def test_highest_densities_hold_their_share_of_draws(name, factor):
     np.testing.assert_array_equal(many.rows(slice(0, 5)).highest_density(0.9).contains(y[:5]), inside[:5])
 
 
+@pytest.mark.parametrize("name", ["gamma_mean_shape", "beta_mean_precision", "negative_binomial_mean_dispersion"])
+def test_laws_of_many_rows_are_those_of_fine_grids(name):
+    """Nodes for means that are known well and for others, precisions from small to large."""
+    p = prediction(name, 1.0, m=40)
+    y = p.sample(None, 1)
+    y = np.clip(y, 1e-3, 1.0 - 1e-3) if name == "beta_mean_precision" else np.minimum(y, 20.0)
+    F, log_p = fine(p, y)
+    np.testing.assert_allclose(p.cdf(y), F, atol=5e-6)
+    np.testing.assert_allclose(p.log_prob(y), log_p, atol=1e-6)
+
+
 def test_quantiles_and_distribution_functions_agree_in_many_rows():
     for name in CONTINUOUS:
         p = prediction(name, 1.0, m=60)

@@ -72,6 +72,13 @@ class Density(Protocol):
     def expansion(self, y: Array) -> Array: ...
 
 
+class Fewer(Density, Protocol):
+    """What is left of a density when some latents are integrated."""
+
+    def beside(self, y: Array) -> Array | None:
+        """log of what averages over the latents that are left do not hold, (n,)."""
+
+
 class OwnDraws(Protocol):
     """N equally probable draws of y from the predictive distribution of every row, known by their log densities."""
 
@@ -462,8 +469,11 @@ class Family(BaseEstimator, ABC):
         """
         return None
 
-    def fewer_latents(self, mean: Array, cov: Array, y: Array) -> tuple[Density, Array, Array, Array] | None:
-        """Density, mean, covariance and y of an integral over fewer latents that is E[p(y)]; None if there is none."""
+    def fewer_latents(self, mean: Array, cov: Array, y: Array) -> tuple[Fewer, Array, Array, Array] | None:
+        """Density, mean, covariance and y of an integral over fewer latents that is E[p(y)]; None if there is none.
+
+        What the density's `beside` gives is added to it.
+        """
         return None
 
     def predictive_normal(self, mean: Array, cov: Array) -> Any:

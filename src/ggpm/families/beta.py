@@ -7,7 +7,7 @@ from scipy.special import betainc, betaincc, expit, gammaln
 
 from ggpm.families.base import Array, Bounds, ScalarFamily
 from ggpm.families.special import LogGamma1p, SoftplusTerms
-from ggpm.families.special.stable import HALF_LOG_2PI, bernoulli_kl, log_minus_digamma1p, stirling_error
+from ggpm.families.special.stable import HALF_LOG_2PI, bernoulli_kl, log_minus_digamma1p, otherwise, stirling_error
 from ggpm.families.support import UnitInterval
 
 _LARGE = 64.0  # a precision below it leaves log Gamma so small that direct formulas keep their digits
@@ -62,11 +62,13 @@ class Beta(ScalarFamily):
     def _residual(self, xi: Array, y: Array, a: LogGamma1p, b: LogGamma1p) -> Array:
         """``logit y - psi(1 + a) + psi(1 + b)``."""
         logit = np.log(y) - np.log1p(-y)
-        small = np.less(self.phi, _LARGE)
+        small = np.asarray(np.less(self.phi, _LARGE))
         direct = logit - (a.digamma - b.digamma)
-        if np.all(small):
-            return direct
-        return np.where(small, direct, (logit - xi) + log_minus_digamma1p(a.x) - log_minus_digamma1p(b.x))
+        return otherwise(direct, small, self._careful_residual, logit - xi, a.x, b.x)
+
+    @staticmethod
+    def _careful_residual(away: Array, a: Array, b: Array) -> Array:
+        return away + log_minus_digamma1p(a) - log_minus_digamma1p(b)
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
         return self._log_prob(xi, y, *self._parts(xi))
@@ -77,10 +79,13 @@ class Beta(ScalarFamily):
         small = phi < _LARGE
         head = log_ab + (np.log(phi) + gammaln(phi)) - (log_y + log_rest)
         direct = head - a.value - b.value + a.x * log_y + b.x * log_rest
-        if np.all(small):
-            return direct
-        peak = 0.5 * log_ab - HALF_LOG_2PI + stirling_error(phi) - stirling_error(a.x) - stirling_error(b.x)
-        return np.where(small, direct, peak - log_y - log_rest - self._divergence(xi, y))
+        return otherwise(direct, small, self._careful_log_prob, xi, y, phi, log_ab)
+
+    @staticmethod
+    def _careful_log_prob(xi: Array, y: Array, phi: Array, log_ab: Array) -> Array:
+        mu, rest, log_y, log_rest = expit(xi), expit(-xi), np.log(y), np.log1p(-y)
+        peak = 0.5 * log_ab - HALF_LOG_2PI + stirling_error(phi) - stirling_error(phi * mu) - stirling_error(phi * rest)
+        return peak - log_y - log_rest - phi * bernoulli_kl(mu, rest, y, 1.0 - y, log_y, log_rest)
 
     def _score(self, xi: Array, y: Array, logistic: SoftplusTerms, a: LogGamma1p, b: LogGamma1p) -> Array:
         mu, rest = logistic.slope, logistic.complement
@@ -107,6 +112,12 @@ class Beta(ScalarFamily):
         l2 = -2.0 * v + c * fg - f2t
         l3 = -2.0 * v * c + (c * c - 2.0 * v) * fg - 3.0 * c * f2t - f**3 * (a.tetragamma - b.tetragamma)
         return l1, l2, l3
+
+    def first_two(self, xi: Array, y: Array) -> tuple[Array, Array]:
+        _, v, c, a, b = self._pieces(xi)
+        f = self.phi * v
+        fg = f * self._residual(xi, y, a, b)
+        return c + fg, -2.0 * v + c * fg - f * f * (a.trigamma + b.trigamma)
 
     def phi_derivatives(self, xi: Array, y: Array) -> tuple[Array, Array, Array]:
         _, v, c, a, b = self._pieces(xi)

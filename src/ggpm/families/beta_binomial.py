@@ -8,7 +8,14 @@ from scipy.special import expit, log_expit
 from ggpm.families.base import Array, Bounds
 from ggpm.families.binomial import Binomial
 from ggpm.families.special import SoftplusTerms
-from ggpm.families.special.rising import expected_second, log_polya, log_polya_and_slopes, log_rising
+from ggpm.families.special.rising import (
+    expected_second,
+    log_moderate_polya,
+    log_polya,
+    log_polya_and_slopes,
+    log_rising,
+)
+from ggpm.families.special.stable import moderate
 
 SMALL, LARGE = 600.0, 1e200  # -log of the first probability, and terms, beyond which floats would end
 _TINY = 1e-290  # a or b below it is set to it: the probability is about to underflow to zero
@@ -52,6 +59,11 @@ class BetaBinomial(Binomial):
         self.phi_bounds = phi_bounds
 
     def log_prob_xi(self, xi: Array, y: Array) -> Array:
+        if moderate(y.sum(axis=-1) + self.phi).all():
+            far = np.log(1.0 + np.exp(-np.abs(xi)))
+            return log_moderate_polya(
+                list(self._counts(y)), [np.minimum(xi, 0.0) - far, np.minimum(-xi, 0.0) - far], self.phi
+            )
         return log_polya(y, np.stack([log_expit(xi), log_expit(-xi)], axis=-1), np.asarray(self.phi, dtype=float))
 
     def log_prob_and_score(self, xi: Array, y: Array) -> tuple[Array, Array]:
@@ -116,21 +128,24 @@ class BetaBinomial(Binomial):
                          np.where(left, log_expit(-eta[..., 0]), log_expit(eta[..., 0]))], axis=-1)  # fmt: skip
         start = log_polya(first, pair, np.asarray(self.phi, dtype=float))
         # terms are relative to exp(unit), which they outgrow where the first one is too small for floats
+        small = bool(np.any(start <= -SMALL))
         unit, most = np.where(start > -SMALL, 0.0, start), int(last.max(initial=0.0))
         term = np.exp(start - unit)
         total = np.where(last >= 0, term, 0.0)
         for j in range(most):
             room = np.maximum(N - j, 1.0)
-            term = term * (room / (j + 1.0) * (own + j) / (room - 1.0 + other))
-            total += np.where(j + 1 <= last, term, 0.0)
-            if np.any(large := term > LARGE):
+            term *= own + j
+            term /= (room - 1.0 + other) * ((j + 1.0) / room)
+            total += term * (j + 1 <= last)
+            if small and np.any(large := term > LARGE):
                 unit, term, total = (
                     unit + large * np.log(LARGE),
                     *(np.where(large, x / LARGE, x) for x in (term, total)),
                 )
-        with np.errstate(divide="ignore"):
-            total = np.log(total) + unit
-        tail = np.exp(np.minimum(total, 0.0))
+        if small:
+            with np.errstate(divide="ignore"):
+                total = np.exp(np.log(total) + unit)
+        tail = np.minimum(total, 1.0)
         return np.where(k < 0, 0.0, np.where(left, tail, 1.0 - tail))
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:

@@ -103,7 +103,7 @@ class GaussianMeanScale(RealLocationScale):
             -np.where(far, x**3 * third, h * (over * (over + h) - 1.0)),
         )
 
-    def log_prob_given_b(self, centre: Array, variance: Array, b: Array, y: Array) -> Array:
+    def log_prob_given_b(self, centre: Array, variance: Array, b: Array, y: Array, log_weight: Array) -> Array:
         total = variance + np.exp(2.0 * b)
         return -0.5 * ((y - centre) ** 2 / total + np.log(total)) - HALF_LOG_2PI
 

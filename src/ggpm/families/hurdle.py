@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
-from ggpm.data.rows import batches
 from ggpm.families.base import Array
-from ggpm.families.special.quadrature import trapezoid
-from ggpm.families.two_parameters import OUTER_REACH, Information
+from ggpm.families.curvature import Diagonal
+from ggpm.families.inflated import Law
+from ggpm.families.two_parameters import Information
 from ggpm.families.zeros import Zeros, jet, softplus_jet
 
 REJECTIONS = 64  # draws of zero after which a count is found by adding up probabilities
@@ -50,6 +51,10 @@ class Hurdle(Zeros):
     >>> np.exp(Hurdle().log_prob(np.zeros((2, 2)), np.array([0.0, 1.0]))).round(4)  # 1/2 and 1/(2 (e - 1))
     array([0.5  , 0.291])
     """
+
+    @property
+    def law(self) -> Law:
+        return Positive(self) if self.counts else self.scalar
 
     def _truncation(self, a: Array, y: Array) -> _Truncation:
         g = self.none(a, y)
@@ -118,25 +123,6 @@ class Hurdle(Zeros):
         none = np.zeros_like(phi)
         return phi, (d1, none), (d2, none, none)
 
-    def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array:
-        """log E[p(y)]: zeros and the rest are two models, so latents without covariance are averaged one by one."""
-        apart = cov[:, 0, 1] == 0.0
-        out = np.empty(len(mean))
-        if not apart.all():
-            out[~apart] = super().predictive_log_prob(mean[~apart], cov[~apart], y[~apart])
-        nodes, weights = trapezoid(1, 0.125, OUTER_REACH)
-        found = np.flatnonzero(apart)
-        for some in batches(len(found), 240):
-            rows = found[some]
-            b = mean[rows, 1] + np.sqrt(cov[rows, 1, 1]) * nodes
-            whether = logsumexp(np.where(y[rows] == 0, b, 0.0) - softplus_jet(b)[0], axis=0, b=weights[:, None])
-            even = np.zeros((1, len(rows)))  # b at which zeros are as probable as the rest
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                many = self.log_prob_given_b(mean[None, rows, 0], cov[None, rows, 0, 0], even, y[rows])[0] + np.log(2.0)
-            many = np.where(np.isfinite(many), many, -np.inf)
-            out[rows] = whether + np.where(y[rows] == 0, 0.0, many)
-        return out
-
     # ---- in the space of y -----------------------------------------------------------------------------------
     def inner_moments(self, a: Array) -> tuple[Array, Array]:
         mean = self.scalar.moment(a[..., None])
@@ -149,12 +135,7 @@ class Hurdle(Zeros):
     def cdf(self, eta: Array, y: Array) -> Array:
         """P(Y <= y | eta), with its jump at zero."""
         p, q = expit(eta[..., 1]), expit(-eta[..., 1])
-        some = y if self.counts else np.where(y > 0, y, self.some(0.0 * y)[1])
-        inner = self.scalar.cdf(eta[..., :1], some)
-        if self.counts:
-            g = self.log_none(eta[..., 0])
-            inner = (inner - np.exp(g)) / -np.expm1(g)
-        inner = np.where(y > 0, np.clip(inner, 0.0, 1.0), 0.0)
+        inner = np.where(y > 0, self.law.cdf(eta[..., :1], np.where(y > 0, y, self.some(0.0 * y)[1])), 0.0)
         return np.where(y < 0, 0.0, p + q * inner)
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
@@ -178,3 +159,30 @@ class Hurdle(Zeros):
                 break
             y[short] += 1.0
         return y
+
+
+@dataclass(frozen=True)
+class Positive:
+    """The counts of a hurdle's family that are not zero."""
+
+    hurdle: Hurdle
+    shift_invariant: ClassVar[bool] = False
+
+    def log_prob(self, eta: Array, y: Array) -> Array:
+        gone = -np.expm1(self.hurdle.log_none(eta[..., 0]))
+        return self.hurdle.scalar.log_prob(eta, y) - np.log(gone)
+
+    def u_and_U(self, eta: Array, y: Array) -> tuple[Array, Diagonal]:
+        d1, d2 = self.hurdle._positive(eta[..., 0], y)[1:3]
+        return d1[..., None], Diagonal(-d2[..., None])
+
+    def U(self, eta: Array, y: Array, expected: bool = False) -> Diagonal:
+        return self.hurdle.scalar.U(eta, y, expected=True) if expected else self.u_and_U(eta, y)[1]
+
+    def expansion(self, y: Array) -> Array:
+        return self.hurdle.scalar.expansion(y)
+
+    def cdf(self, eta: Array, y: Array) -> Array:
+        """P(Y <= y | eta, Y > 0), from the other side: where nearly all is zero nothing cancels."""
+        gone = -np.expm1(self.hurdle.log_none(eta[..., 0]))
+        return np.where(y > 0, np.clip(1.0 - self.hurdle.scalar.sf(eta, y) / gone, 0.0, 1.0), 0.0)

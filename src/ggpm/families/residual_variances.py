@@ -62,6 +62,9 @@ class ResidualVariances:
         ]
         return cls(phi, p), mean[:, :p], cov[:, :p, :p], np.concatenate(packed, axis=1)
 
+    def beside(self, y: Array) -> None:
+        return None
+
     def _unpack(self, y: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
         p, q = self.p, self.p * (self.p - 1) // 2
         sizes = np.cumsum([1, p, q, q * p, q * q])

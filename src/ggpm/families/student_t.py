@@ -104,7 +104,7 @@ class StudentT(RealLocationScale):
         share = np.exp(-nu * (w + 0.5 * np.expm1(-2.0 * w)))
         return w, share / share.sum()
 
-    def log_prob_given_b(self, centre: Array, variance: Array, b: Array, y: Array) -> Array:
+    def log_prob_given_b(self, centre: Array, variance: Array, b: Array, y: Array, log_weight: Array) -> Array:
         away, inner = np.square(y - centre), np.exp(2.0 * np.clip(b, -STEEPEST, STEEPEST))
         # how far y is away, in logarithms of the scale: normals have to reach it
         with np.errstate(divide="ignore"):

@@ -32,8 +32,8 @@ USUAL, NARROW = 4.0, 0.8  # standard deviations of y from the mean, and of b, up
 INNER_STEP, INNER_STRETCH, INNER_REACH, INNER_STEPS = 0.7, 3.0, 7.0, 20
 INNER_BENDS, INNER_FINEST = 1.2, 8.0
 # The error of either falls exponentially with the spacing: a rule that differs by so much from the one of twice the
-# spacing is itself off by about the square of that. What is below the largest by a factor of exp(-18) does not count.
-SETTLED, NOTHING, HALVINGS = 4e-4, 18.0, 6
+# spacing is itself off by about the square of that. What is below the largest by a factor of exp(-16) does not count.
+SETTLED, NOTHING, HALVINGS = 4e-4, 16.0, 6
 NODES_STEP = 1.25  # integrals whose numbers of nodes differ by less than this factor are summed together
 ARRIVED = 0.01  # twice what a Newton step may promise at the peak, which only centres the nodes
 STEEPEST = 300.0  # b counts as -300 beyond: the square of exp(300) is still a float, and no data are so precise
@@ -170,7 +170,7 @@ class TwoParameters(Family):
         centre = mean[:, 0] + slope * (b - mean[:, 1])
         variance = np.maximum(cov[:, 0, 0] - slope * cov[:, 0, 1], 0.0)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            value = self.log_prob_given_b(centre, np.broadcast_to(variance, b.shape), b, y)
+            value = self.log_prob_given_b(centre, np.broadcast_to(variance, b.shape), b, y, -0.5 * e * e)
         return np.where(np.isfinite(value), value, -np.inf)
 
     def prepared(self, b: Array, y: Array) -> tuple[Array, ...]:
@@ -190,10 +190,11 @@ class TwoParameters(Family):
             curvature = np.where(curvature > 0, curvature, self.information(eta, y).entries[0])
         return self.first(eta, y)[0], curvature
 
-    def log_prob_given_b(self, centre: Array, variance: Array, b: Array, y: Array) -> Array:
+    def log_prob_given_b(self, centre: Array, variance: Array, b: Array, y: Array, log_weight: Array) -> Array:
         """log E[p(y)] over a ~ N(centre, variance) at given b, all (nodes, m), y (m,).
 
-        Nodes are centred and scaled at the mode in a, and stretched to reach the tails.
+        Nodes are centred and scaled at the mode in a, and stretched to reach the tails. Those b that do not count, with
+        weights (nodes, 1), are left at Laplace's approximation.
         """
         shape, m = centre.shape, np.tile(y, len(centre))
         centre, b, variance = (x.ravel() for x in np.broadcast_arrays(centre, b, variance))
@@ -204,19 +205,20 @@ class TwoParameters(Family):
         # links bend on the scale of one
         finer = np.clip(INNER_BENDS * sd * width, 1.0, INNER_FINEST)
         out, half = value + np.log(width), _rounded(INNER_STRETCH / INNER_STEP * finer * reach)
-        # elsewhere Laplace's approximation is enough
-        top = out.reshape(shape).max(axis=0)
-        todo = np.flatnonzero(out > np.broadcast_to(top - NOTHING, shape).ravel())
+        counts = out.reshape(shape) + log_weight
+        todo = np.flatnonzero(counts > counts.max(axis=0) - NOTHING)
         for _ in range(HALVINGS + 1):
             left = [todo[:0]]
             for size in np.unique(half[todo]):
                 group, tau = todo[half[todo] == size], np.arange(-size, size + 1)[:, None] / size
                 for part in batches(len(group), 8 * size):
                     some = group[part]
-                    t = reach[some] * tau
-                    at = e[some] + INNER_STRETCH * width[some] * np.sinh(t)
+                    grows = np.exp(reach[some] * tau)  # exp(t): half of it less or plus its inverse is sinh or cosh
+                    falls = grows[::-1]
+                    at = (0.5 * INNER_STRETCH * width[some]) * (grows - falls) + e[some]
                     values = self.along(centre[some] + sd[some] * at, *(x[some] for x in prepared)) - 0.5 * at * at
-                    values = np.where(np.isfinite(values), values, -np.inf) + np.log(np.cosh(t))
+                    values[~np.isfinite(values)] = -np.inf
+                    values += np.log(0.5 * (grows + falls))
                     fine, coarse = _log_sum(values), _log_sum(values[size % 2 :: 2])
                     out[some] = fine + np.log(INNER_STRETCH * width[some] * reach[some] / size) - HALF_LOG_2PI
                     left.append(some[_apart(coarse, fine) > SETTLED])
@@ -420,9 +422,11 @@ class WithDispersion(TwoParameters):
         )
 
     def bent(self, a: Array, b: Array, y: Array) -> tuple[Array, Array]:
-        family = self.at(b)
-        slope, second, _ = family.derivatives(a, y)
-        return slope, np.where(second < 0, -second, family.information(a, y)[0]) if np.any(second >= 0) else -second
+        slope, second = self.at(b).first_two(a, y)
+        curvature = -second
+        if np.any(other := ~(second < 0)):
+            curvature[other] = self.at(b[other]).information(a[other], y[other])[0]
+        return slope, curvature
 
     # ---- in the space of y -----------------------------------------------------------------------------------
     def moment(self, eta: Array, trials: Array | None = None) -> Array:

@@ -35,6 +35,10 @@ class ZeroInflated(Zeros):
     array([0.6839])
     """
 
+    @property
+    def apart(self) -> bool:
+        return not self.counts
+
     def log_prob(self, eta: Array, y: Array) -> Array:
         a, b = eta[..., 0], eta[..., 1]
         zero, some = self.some(y)

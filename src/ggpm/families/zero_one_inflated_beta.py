@@ -8,14 +8,15 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from ggpm.families.base import Array, Bounds, Family
+from ggpm.families.base import Array, Bounds
 from ggpm.families.beta import Beta
 from ggpm.families.curvature import Blocks, Marginals
+from ggpm.families.inflated import Inflated, Law
 from ggpm.families.support import UnitInterval
 from ggpm.families.zeros import WithAtoms
 
 
-class ZeroOneInflatedBeta(Family):
+class ZeroOneInflatedBeta(Inflated):
     """Shares between 0 and 1, both included: beta, or exactly 0 or 1 with probabilities that vary with the inputs.
 
     ========  ====================================================================================
@@ -51,6 +52,14 @@ class ZeroOneInflatedBeta(Family):
     @property
     def _beta(self) -> Beta:
         return Beta(phi=self.phi)
+
+    @property
+    def singles(self) -> tuple[float, ...]:
+        return (0.0, 1.0)
+
+    @property
+    def law(self) -> Law:
+        return self._beta
 
     def adapted(self, y: Any, weight: Array | None = None) -> Self:
         out, values = copy.copy(self), self.encode(y)
@@ -129,6 +138,10 @@ class ZeroOneInflatedBeta(Family):
         return softmax(self._odds(eta), axis=-1)[..., self.parameters.index(name) - 1]
 
     # ---- in the space of y -----------------------------------------------------------------------------------
+    def inner_moments(self, a: Array) -> tuple[Array, Array]:
+        mean = self._beta.moment(a[..., None])
+        return mean, self._beta.spread(a[..., None]) + mean**2
+
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         p = softmax(self._odds(eta), axis=-1)
         return p[..., 1] + p[..., 2] * self._beta.moment(eta[..., :1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -11,6 +10,7 @@ from scipy.special import expit, log_expit
 
 from ggpm.data.text import Message
 from ggpm.families.base import Array, Family, ScalarFamily, bound
+from ggpm.families.inflated import Inflated, Law
 from ggpm.families.integration import LogDensity, Rule
 from ggpm.families.poisson import Poisson
 from ggpm.families.support import Support, _numeric
@@ -96,7 +96,7 @@ def jet(family: ScalarFamily, a: Array, y: Array) -> Jet:
     )  # fmt: skip
 
 
-class Zeros(Around, TwoParameters):
+class Zeros(Around, Inflated, TwoParameters):
     """A scalar family with a probability of zero, ``pi = expit(b)``, that is a function of the inputs too."""
 
     parameters = ("mean", "zero")
@@ -119,6 +119,14 @@ class Zeros(Around, TwoParameters):
     def counts(self) -> bool:
         """Whether the family inside has zeros of its own."""
         return self.scalar.support.integer
+
+    @property
+    def singles(self) -> tuple[float, ...]:
+        return (0.0,)
+
+    @property
+    def law(self) -> Law:
+        return self.scalar
 
     @property
     def support(self) -> Support:  # type: ignore[override]
@@ -174,10 +182,6 @@ class Zeros(Around, TwoParameters):
         return self.inner_moments(eta[..., 0])[0] if name == "mean" else expit(eta[..., 1])
 
     # ---- in the space of y -----------------------------------------------------------------------------------
-    @abstractmethod
-    def inner_moments(self, a: Array) -> tuple[Array, Array]:
-        """Mean and second moment of what is drawn where the zero of its own kind does not occur."""
-
     def moment(self, eta: Array, trials: Array | None = None) -> Array:
         return expit(-eta[..., 1]) * self.inner_moments(eta[..., 0])[0]
 

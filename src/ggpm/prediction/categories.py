@@ -1,8 +1,8 @@
-"""Counts of one category among several: binomial given the softmax of the latents.
+"""Counts of one category among several: binomial, or beta-binomial, given the softmax of the latents.
 
 Of few trials all probabilities are tabulated, averaged over nodes that all categories share. Of many: the logit of a
 category's probability is its latent less the log-sum-exp of the others. Given these it is normal, so that the count has
-the distribution of a binomial variable with one latent; a few nodes for the others do the rest.
+the distribution of such a variable with one latent; a few nodes for the others do the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
+from ggpm.families.beta_binomial import BetaBinomial
 from ggpm.families.binomial import Binomial
+from ggpm.families.dirichlet_multinomial import DirichletMultinomial
 from ggpm.families.special import log_softmax
 from ggpm.families.special.adaptive import latent_root
 from ggpm.prediction.line import Line
@@ -54,11 +56,22 @@ def category_quantiles(p: Predictive, trials: Array, tails: tuple[float, ...]) -
     return out
 
 
+def _precision(p: Predictive) -> float:
+    """That of the beta-binomials; infinite for binomials."""
+    return float(p.family.phi) if isinstance(p.family, DirichletMultinomial) else np.inf
+
+
+def _information(p: Predictive, trials: Array) -> Array:
+    """The most that counts tell of a logit, wherever it is; of beta-binomials about that."""
+    phi = _precision(p)
+    return 0.25 * trials * (1.0 if np.isinf(phi) else (1.0 + phi) / (trials + phi))
+
+
 def _count(p: Predictive, trials: Array) -> Array:
     """About how many nodes a row has: twelve for each direction, and more where its latent is wide."""
     root = latent_root(p.latent_mean, p.latent_cov, p.family.shift_invariant)[1]
     sd = np.sqrt(np.sum(root**2, axis=1))
-    return np.prod(12.0 * np.hypot(1.0, 0.5 * np.sqrt(trials)[:, None] * sd), axis=1)
+    return np.prod(12.0 * np.hypot(1.0, np.sqrt(_information(p, trials))[:, None] * sd), axis=1)
 
 
 def _tables(p: Predictive, trials: Array) -> Iterator[tuple[Rows, Array]]:
@@ -66,28 +79,56 @@ def _tables(p: Predictive, trials: Array) -> Iterator[tuple[Rows, Array]]:
     if not len(p):
         return
     mean, root = latent_root(p.latent_mean, p.latent_cov, p.family.shift_invariant)
-    U = 0.25 * trials[:, None, None] * np.eye(mean.shape[1])  # the most that counts tell, wherever the latent is
-    counts = np.arange(trials.max() + 1.0)
+    U = _information(p, trials)[:, None, None] * np.eye(mean.shape[1])
+    counts, phi = np.arange(trials.max() + 1.0), _precision(p)
     for rows, eta, weights in latent_nodes(mean, root, U, 4, MOST_NODES, even=True):
         N, F = trials[rows], np.empty((len(rows), eta.shape[2], len(counts)))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log_ways = gammaln(N + 1.0)[:, None] - gammaln(counts + 1.0) - gammaln(N[:, None] - counts + 1.0)
-        log_ways = np.where(counts <= N[:, None], log_ways, -np.inf)
         step = max(1, TABLE_DOUBLES // (eta.shape[1] * len(counts)))
         for start in range(0, len(rows), step):
             some = slice(start, start + step)
             log_pi = log_softmax(eta[some])
-            share = np.broadcast_to(weights, eta.shape[:2])[some, None, :]
+            share = np.broadcast_to(weights, eta.shape[:2])[some]
             for j in range(eta.shape[2]):
-                own = log_pi[..., j]
-                with np.errstate(divide="ignore"):
-                    rest = np.maximum(np.log(-np.expm1(own)), -1e4)  # log(1 - pi)
-                # pi^y (1 - pi)^(N - y); beyond N trials the number of ways is zero
-                values = (own - rest)[..., None] * counts
-                values += (N[some, None] * rest)[..., None]
-                np.exp(np.minimum(values, 0.0, out=values), out=values)
-                F[some, j] = np.matmul(share, values)[:, 0]
-        yield rows, np.cumsum(F * np.exp(log_ways)[:, None], axis=-1)
+                if np.isinf(phi):
+                    F[some, j] = _powers(log_pi[..., j], share, N[some], counts)
+                else:
+                    F[some, j] = _rising(log_pi[..., j], share, N[some], counts, phi)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_ways = gammaln(N + 1.0)[:, None] - gammaln(counts + 1.0) - gammaln(N[:, None] - counts + 1.0)
+        if not np.isinf(phi):
+            left = np.maximum(N[:, None] - counts, 0.0)
+            log_ways += gammaln(phi + counts) + gammaln(phi + left) - gammaln(phi + N)[:, None] - gammaln(phi)
+        # beyond N trials the number of ways is zero
+        ways = np.exp(np.where(counts <= N[:, None], log_ways, -np.inf))
+        yield rows, np.cumsum(F * ways[:, None], axis=-1)
+
+
+def _powers(log_pi: Array, share: Array, N: Array, counts: Array) -> Array:
+    """Averages (k, counts) of pi^y (1 - pi)^(N - y) over nodes (k, S) with weights ``share``."""
+    with np.errstate(divide="ignore"):
+        rest = np.maximum(np.log(-np.expm1(log_pi)), -1e4)  # log(1 - pi)
+    values = (log_pi - rest)[..., None] * counts
+    values += (N[:, None] * rest)[..., None]
+    np.exp(np.minimum(values, 0.0, out=values), out=values)
+    return np.matmul(share[:, None, :], values)[:, 0]
+
+
+def _rising(log_pi: Array, share: Array, N: Array, counts: Array, phi: float) -> Array:
+    """The same of rising factorials (phi pi)_y (phi (1 - pi))_(N - y), over those (phi)_y (phi)_(N - y) of phi."""
+    a, b = phi * np.exp(log_pi), -phi * np.expm1(log_pi)
+    up = np.empty((len(counts), *a.shape))
+    up[0] = share
+    for y in range(1, len(counts)):
+        np.multiply(a + (y - 1.0), up[y - 1] / (phi + y - 1.0), out=up[y])
+    out, down = np.empty((len(a), len(counts))), np.ones(a.shape)
+    for y in range(len(counts) - 1, -1, -1):
+        before = N - y - 1.0  # from the last trial on
+        there = before >= 0
+        down *= b * np.where(there, 1.0 / (phi + np.maximum(before, 0.0)), 0.0)[:, None] + np.where(
+            there, before / (phi + np.maximum(before, 0.0)), 1.0
+        )[:, None]  # fmt: skip
+        out[:, y] = np.einsum("ks,ks->k", up[y], down)
+    return out
 
 
 def _of_category(p: Predictive, trials: Array, j: int, q: float) -> Array:
@@ -101,11 +142,12 @@ def _of_category(p: Predictive, trials: Array, j: int, q: float) -> Array:
     # how the category's own latent follows the others
     follows = np.einsum("mi,mik->mk", root[:, -1, :-1], np.linalg.pinv(root[:, :-1, :-1]))
     # what the count tells of the others' latents, blurred by the category's own
-    information = 0.25 * trials
+    information = _information(p, trials)
     moves = np.abs(follows) + 1.0  # of the logit, with the others' latents, at most
     U = (information / (1.0 + information * own**2))[:, None, None] * moves[:, :, None] * moves[:, None, :]
     out = np.empty(len(p))
-    binomial = Binomial()
+    phi = _precision(p)
+    binomial = Binomial() if np.isinf(phi) else BetaBinomial(phi=phi)
     for rows, others, weights in latent_nodes(mean[:, :-1], root[:, :-1, :-1], U, 64, even=True):
         shift = np.einsum("ksi,ki->ks", others - mean[rows, None, :-1], follows[rows])
         centre = mean[rows, -1, None] + shift - logsumexp(np.pad(others, ((0, 0), (0, 0), (0, 1))), axis=-1)

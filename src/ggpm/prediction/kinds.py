@@ -20,12 +20,14 @@ from scipy.special import ndtr, ndtri
 from ggpm.data.rows import batches
 from ggpm.families.base import Family
 from ggpm.families.composition import Composition
+from ggpm.families.dirichlet_multinomial import DirichletMultinomial
 from ggpm.families.multinomial import Multinomial
 from ggpm.families.support import Circle
 from ggpm.prediction.angles import CircularTable, circular_tables
 from ggpm.prediction.averages import by_rows
 from ggpm.prediction.categories import MOST_SOFTMAX, category_quantiles, few_trials
 from ggpm.prediction.entries import entry_quantiles
+from ggpm.prediction.inflations import Inflations
 from ggpm.prediction.line import Line, Several, expect
 from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.parts import Drawn, PartTable, part_tables
@@ -46,9 +48,12 @@ SCORE_DRAWS = 500  # draws behind scores and depths without a closed form, fixed
 def at_atoms(p: Predictive, encoded: Array) -> Array:
     """P(Y = y), (m,), of numbers that have a probability of their own; zero elsewhere."""
     out, there = np.zeros(len(p)), np.isin(encoded, p.family.support.atoms)
-    if there.any():
-        y, some = encoded[there], p.rows(there)
-        out[there] = some._expect(lambda eta, rows: np.exp(some.family.log_prob(eta, y[rows])))
+    for weight, part in p.rows(there).components if there.any() else ():
+        law, y = law_of(part), encoded[there]
+        if isinstance(law, Inflations):
+            out[there] += weight * law.at_singles(y)
+        else:
+            out[there] += weight * part._expect(lambda eta, rows: np.exp(part.family.log_prob(eta, y[rows])))  # noqa: B023
     return out
 
 
@@ -319,7 +324,7 @@ class Shares(Ordered):
         if p.family.has("cdf"):  # of successes; failures are the other trials
             successes = np.stack([self.quantile(p, t) for t in tails], axis=-1)
             return np.stack([successes, trials[:, None] - successes[:, ::-1]], axis=1)
-        if type(p.family) is not Multinomial or len(p.components) > 1:
+        if type(p.family) not in (Multinomial, DirichletMultinomial) or len(p.components) > 1:
             return self._interval_of_draws(p, tails)
         tabled = few_trials(trials) | (p.family.latent_dim <= MOST_SOFTMAX)
         out = np.empty((*p.latent_mean.shape, 2))

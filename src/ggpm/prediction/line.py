@@ -103,8 +103,9 @@ def _step(family: Family, mean: Array, sd: Array, y: Array, of: Callable[[Rows],
     """
     with np.errstate(all="ignore"):
         eta = family.expansion(y)
+        told = family.u_and_U(eta, y)[1].dense()[..., 0, 0]
         # links bend on the scale of one, also where the likelihood is wider
-        width = STEEPER / np.sqrt(np.maximum(family.U(eta, y, expected=True).dense()[..., 0, 0], 1.0))
+        width = STEEPER / np.sqrt(np.maximum(told, 1.0))
         value = family.cdf(eta, y)
     centre = eta[..., 0]
     good = np.isfinite(centre) & np.isfinite(width) & (width > 0) & (value > MIDDLE[0]) & (value < MIDDLE[1])
@@ -181,17 +182,16 @@ class Line:
 
     def cdf_and_slope(self, rows: Any, y: Array) -> tuple[Array, Array]:
         """P(Y <= y) of some rows, and its derivative in the coordinate of y."""
-        F, p = self._expect(rows, y, self.family.cdf, lambda eta, v: np.exp(self.family.log_prob(eta, v)))
+        F, p = self._expect(rows, y, self.family.cdf, self._density)
         return F, p * self.coordinate.slope(y)
 
     def steps(self, rows: Any, k: Array) -> tuple[Array, Array]:
         """P(Y < k) and P(Y <= k) of counts of some rows."""
-        below = lambda eta, y: self.family.cdf(eta, self._minus_one(y))  # noqa: E731
-        before, upto = self._expect(rows, np.maximum(k, 0.0), below, self.family.cdf)
-        return np.where(k > 0, before, 0.0), np.where(k >= 0, upto, 0.0)
+        upto, p = self._expect(rows, np.maximum(k, 0.0), self.family.cdf, self._density)
+        return np.where(k > 0, np.maximum(upto - p, 0.0), 0.0), np.where(k >= 0, upto, 0.0)
 
-    def _minus_one(self, y: Array) -> Array:
-        return y - 1.0 if self.trials is None else y + np.array([-1.0, 1.0])
+    def _density(self, eta: Array, y: Array) -> Array:
+        return np.exp(self.family.log_prob(eta, y))
 
     def _expect(self, rows: Any, y: Array, *functions: Callable[[Array, Array], Array]) -> list[Array]:
         encoded = y if self.trials is None else np.stack([y, self.trials[rows] - y], axis=-1)
@@ -276,7 +276,7 @@ class Several(Line):
         if self.law is not None:
             return self.law(rows, y, cdf, density)
         assert self.predictive is not None
-        functions = [self.family.cdf] * cdf + [lambda eta, v: np.exp(self.family.log_prob(eta, v))] * density
+        functions = [self.family.cdf] * cdf + [self._density] * density
         found = self.predictive.rows(rows)._expect(
             lambda eta, some: np.stack([function(eta, y[some]) for function in functions], axis=-1)
         )

@@ -16,9 +16,10 @@ from ggpm.families.special.adaptive import PRODUCT_MOST
 from ggpm.families.support import Circle
 from ggpm.prediction.angles import circular_tables
 from ggpm.prediction.averages import log_average
+from ggpm.prediction.inflations import Inflations
 from ggpm.prediction.line import Line, expect
 from ggpm.prediction.nodes import Rows, gather, latent_nodes, log_densities
-from ggpm.prediction.sections import Normals, law_of, log_threshold
+from ggpm.prediction.sections import Normals, few_nodes, law_of, log_threshold
 from ggpm.sites.densities import log_expected_prob
 
 if TYPE_CHECKING:
@@ -97,15 +98,21 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
     if alone and family.has("cdf") and not family.has("predictive_log_prob"):
         line = Line(family, predictive.latent_mean[:, 0], np.sqrt(np.maximum(predictive.latent_cov[:, 0, 0], 0.0)))
         return HighestDensityRegion(predictive, level, line.log_threshold(level))
-    law = law_of(predictive) if len(predictive.components) == 1 and not family.support.atoms else None
+    law = law_of(predictive) if len(predictive.components) == 1 else None
     if law is not None:
 
         def densities(rows: NDArray[np.intp], y: Array) -> Array:
-            if isinstance(law, Normals):
+            y = np.clip(y, *_open(family))
+            if isinstance(law, (Normals, Inflations)):
                 return law.densities(rows, y)
-            return np.exp(log_density(predictive.rows(rows), np.clip(y, *_open(family))))
+            return np.exp(log_density(predictive.rows(rows), y))
 
-        return HighestDensityRegion(predictive, level, log_threshold(predictive, densities, level))
+        if isinstance(law, Inflations):
+            threshold = log_threshold(predictive, densities, level, law.ends, law.log_singles)
+        else:
+            none = np.empty((len(predictive), 0))
+            threshold = log_threshold(predictive, densities, level, lambda q: few_nodes(predictive, q)[0], none)
+        return HighestDensityRegion(predictive, level, threshold)
     threshold = np.empty(len(predictive))
     for rows, draws in _own_draws(predictive, n_draws):
         threshold[rows] = _quantile(draws, 1.0 - level)
@@ -250,8 +257,9 @@ def log_density(predictive: Predictive, encoded: Array) -> Array:
         if quick is not None:
             return np.asarray(quick)
     if family.has("predictive_log_prob") and not family.has("natural"):  # which serves many y at once
-        closed = family.predictive_log_prob
-        return np.stack([closed(predictive.latent_mean, predictive.latent_cov, y) for y in encoded])
+        return np.stack([
+            log_expected_prob(family, predictive.latent_mean, predictive.latent_cov, y) for y in encoded
+        ])  # fmt: skip
     if predictive.latent_mean.shape[1] == 1:
         return _one_latent(predictive, encoded)
     if _on_circle(predictive) and len(encoded) == 1:  # tables serve one y as well

@@ -61,7 +61,7 @@ def coordinate(support: Support) -> Coordinate:
 
 def roots(
     law: Pairs,
-    q: float,
+    q: float | Array,
     start: Array,
     at: Coordinate,
     slope: Array | None = None,
@@ -73,10 +73,11 @@ def roots(
     Parameters
     ----------
     law : function of rows and y that gives P(Y <= y) and its derivative in the coordinate
+    q : of all rows, or of each (m,)
     start : coordinates to start from, (m,)
     slope, cdf : derivatives at the starts that are nearly right, and P(Y <= y) alone, which then serves for rows that
         are next to their roots already
-    settled : residual after which the step by such a slope is the last one
+    settled : residual after which the step by such a slope, or by any without one, is the last one
 
     >>> from scipy.special import ndtr
     >>> line = Coordinate(lambda y: y, lambda t: t, np.ones_like, -1e300, 1e300)
@@ -85,19 +86,20 @@ def roots(
     array([1.959964])
     """
     z, low, high = start.copy(), np.full_like(start, -np.inf), np.full_like(start, np.inf)
-    todo = np.arange(len(z))
+    todo, level = np.arange(len(z)), np.broadcast_to(q, z.shape)
     if slope is not None and cdf is not None:
         F = cdf(todo, at.back(z))
-        step = _logit_step(F, slope, q)
-        near = np.abs(F - q) < NEARLY
+        step = logit_step(F, slope, level)
+        near = np.abs(F - level) < NEARLY
         z = np.where(near & np.isfinite(step), z + step, z)
-        todo = todo[~(near & (np.abs(F - q) < settled) & np.isfinite(step))]
+        todo = todo[~(near & (np.abs(F - level) < settled) & np.isfinite(step))]
+    last = SETTLED if slope is not None else settled
     while todo.size:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             F, f = law(todo, at.back(z[todo]))
-        here, above = z[todo], q <= F
+        here, q, above = z[todo], level[todo], level[todo] <= F
         low[todo], high[todo] = np.where(above, low[todo], here), np.where(above, here, high[todo])
-        step = _logit_step(F, f, q)
+        step = logit_step(F, f, q)
         lost = ~np.isfinite(step)
         step = np.where(lost, np.where(above, -1.0, 1.0) * (2.0 + np.abs(here)), step)
         new = np.clip(here + np.clip(step, -2.0 - np.abs(here), 2.0 + np.abs(here)), at.low, at.high)
@@ -107,14 +109,15 @@ def roots(
             # a step too small for floats, with nothing known on the other side, is none
             new = np.where(outside, np.where(np.isfinite(middle), middle, here), new)
             closed = (high[todo] - low[todo] <= 1e-10 * (1.0 + np.abs(here))) | (new == here)
+            closed |= outside & (at.back(new) == at.back(here))  # next to the end of a support floats lie far apart
         end = np.where(above, here <= at.low, here >= at.high)  # q is passed beyond what floats tell apart
         z[todo] = np.where(end, here, new)
         short = (np.abs(step) < SHORT * (1.0 + np.abs(here))) | (np.abs(F - q) < EXACT)
-        todo = todo[~((np.abs(F - q) < SETTLED) & short & ~lost & ~outside | closed | end)]
+        todo = todo[~((np.abs(F - q) < last) & short & ~lost & ~outside | closed | end)]
     return z
 
 
-def _logit_step(F: Array, slope: Array, q: float) -> Array:
+def logit_step(F: Array, slope: Array, q: Array) -> Array:
     """Newton's step towards q on the logit of F; not finite where F or its slope say nothing."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return (logit(q) - logit(F)) * F * (1.0 - F) / slope

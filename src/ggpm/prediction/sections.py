@@ -1,9 +1,8 @@
 """One number given several latents: its law given one of them, averaged over that one.
 
 Given the log-scale b of a `LocationScale` family y is normal, or a mixture of normals; given the dispersion b of a
-scalar family (`WithDispersion`) it has one latent left, whose nodes are those of `ggpm.prediction.line`; and given the
-latent a of a family with exact zeros (`Zeros`, `ZeroOneInflatedBeta`) the probabilities of these are averages that do
-not depend on y. So few nodes serve, and all of them again for every y of a row.
+scalar family (`WithDispersion`) it has one latent left, whose nodes are those of `ggpm.prediction.line`. So few nodes
+serve, and all of them again for every y of a row. Families with exact zeros are in `ggpm.prediction.inflations`.
 """
 
 from __future__ import annotations
@@ -18,11 +17,13 @@ from scipy.interpolate import CubicSpline
 from scipy.special import ndtr, ndtri
 
 from ggpm.data.rows import batches
-from ggpm.families.special.adaptive import place
+from ggpm.families.inflated import Inflated
+from ggpm.families.special.adaptive import place, product_rule
 from ggpm.families.two_parameters import LocationScale, WithDispersion
+from ggpm.prediction.inflations import Inflations
 from ggpm.prediction.line import COARSE, step_nodes
 from ggpm.prediction.nodes import hermite
-from ggpm.prediction.roots import coordinate, integer_roots, roots
+from ggpm.prediction.roots import Pairs, coordinate, integer_roots, logit_step, roots
 
 if TYPE_CHECKING:
     from ggpm.prediction.predictive import Predictive
@@ -36,9 +37,15 @@ Rows = NDArray[np.intp]
 HERMITE = ((1e-6, 1), (0.02, 3), (0.05, 5), (0.1, 6), (0.15, 7))
 SPACING, SPACING_OF_WIDE, WIDE, NARROW, REACH = 0.5, 0.35, 0.8, 0.95, 5.3
 MOST = 8192  # nodes of b
+# Largest standard deviation of a, in units of the likelihood's width or of one, and Gauss-Hermite nodes that then give
+# distribution functions of gamma, beta and negative binomial numbers to 1e-6.
+KNOWN = ((0.0, 1), (0.15, 3), (0.24, 4), (0.33, 5), (0.4, 6), (0.45, 7), (0.52, 8), (0.57, 9), (0.65, 11))
+# Searches among few nodes: their farthest start from the middle, in the coordinate, the residual at which they end, and
+# nodes of a and b of one more step.
+FIRST, NEAR, BETTER = 6.0, 3e-3, (4, 7)
 # Tables of densities: points between the quantiles EDGE and 1 - EDGE of mixtures over few nodes, how much further they
-# go from the median, how many more points a spline has, and the largest logarithm.
-POINTS, EDGE, WIDER, FINER, LEAST = 48, 1e-4, 1.4, 4, 600.0
+# go from the median, how many more points a spline has, the largest logarithm, and what is equal but for rounding.
+POINTS, EDGE, WIDER, FINER, LEAST, EQUAL = 48, 1e-4, 1.4, 4, 600.0, 1e-9
 
 
 def deviations(spread: Array) -> Iterator[tuple[Rows, Array, Array]]:
@@ -136,9 +143,8 @@ class Dispersed:
 
     def __call__(self, rows: Any, y: Array, cdf: bool, density: bool) -> list[Array]:
         p = self.predictive.rows(rows)
-        family: Any = p.family
         mean, sd, slope, rest = conditional(p)
-        told = family.U(mean, y, expected=True).diag[:, 0]
+        told = self._family.U(mean, y, expected=True).diag[:, 0]
         spread = sd * np.hypot(1.0, slope * np.sqrt(told / (1.0 + told * rest)))
         out = [np.empty(len(p)) for _ in range(cdf + density)]
         for group, e, w in deviations(spread):
@@ -153,50 +159,96 @@ class Dispersed:
 
     def _given(self, b: Array, centre: Array, width: Array, y: Array, cdf: bool, density: bool) -> list[Array]:
         """The same given b, for a ~ N(centre, width²)."""
-        family: Any = self.predictive.family
         out = [np.empty(len(b)) for _ in range(cdf + density)]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            for rows, a, weights in step_nodes(family.at(b), centre, width, y, COARSE, lambda rows: family.at(b[rows])):
-                own = family.at(b[rows])
+            for rows, a, weights in self._nodes(b, centre, width, y):
+                own = self._family.at(b[rows])
                 if cdf:
-                    out[0][rows] = np.einsum("sk,sk->k", weights, own.cdf(a, y[rows]))
+                    out[0][rows] = _averaged(weights, own.cdf(a, y[rows]))
                 if density:
-                    out[-1][rows] = np.einsum("sk,sk->k", weights, np.exp(own.log_prob_xi(a[..., 0], y[rows])))
+                    out[-1][rows] = _averaged(weights, np.exp(own.log_prob_xi(a[..., 0], y[rows])))
         return out
+
+    @property
+    def _family(self) -> WithDispersion:
+        family: Any = self.predictive.family
+        return family
+
+    def _nodes(self, b: Array, centre: Array, width: Array, y: Array) -> Iterator[tuple[Rows, Array, Array]]:
+        """Rows (k,), nodes of a (S, k, 1), and weights (S,) or (S, k)."""
+        # links bend on the scale of one
+        told = np.maximum(self._family.at(b).information(centre, y)[0], 1.0)
+        limits, sizes = np.array([h[0] for h in KNOWN]), np.array([h[1] for h in KNOWN])
+        found = np.searchsorted(limits, width * np.sqrt(told))
+        for level in np.unique(found):
+            group = np.flatnonzero(found == level)
+            if level < len(KNOWN):
+                e, w = product_rule(1, int(sizes[level]))
+                for part in batches(len(group), 8 * len(e)):
+                    rows = group[part]
+                    yield rows, (centre[rows] + width[rows] * e)[..., None], w
+                continue
+            b_, y_ = b[group], y[group]
+            of = lambda rows: self._family.at(b_[rows])  # noqa: B023, E731
+            for some, a, weights in step_nodes(self._family.at(b_), centre[group], width[group], y_, COARSE, of):
+                yield group[some], a, weights
 
     def start(self, q: float) -> tuple[Array, Array | None]:
         return few_nodes(self.predictive, q)
 
 
+def _averaged(weights: Array, values: Array) -> Array:
+    return weights @ values if weights.ndim == 1 else np.einsum("sk,sk->k", weights, values)
+
+
 def few_nodes(p: Predictive, q: float) -> tuple[Array, Array | None]:
-    """About the quantiles, as coordinates with slopes or as counts: those of mixtures over three nodes per latent."""
+    """About the quantiles, as coordinates with slopes or as counts: those of mixtures over few nodes.
+
+    Of three per latent, and of continuous numbers one more step with those of `BETTER`.
+    """
     family = p.family
-    x, w = hermite((3,) * p.latent_mean.shape[1])
-    eta = place(p.latent_mean, p.cholesky(), x)
     at, integer = coordinate(family.support), family.support.integer
 
-    def law(rows: Any, y: Array) -> tuple[Array, Array]:
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            nodes = eta[:, rows]
-            F, f = w @ family.cdf(nodes, y), w @ np.exp(family.log_prob(nodes, y))
-        return (F - f, F) if integer else (F, f * at.slope(y))
+    def mixture(sizes: tuple[int, ...]) -> Pairs:
+        x, w = hermite(sizes)
+        eta = place(p.latent_mean, p.cholesky(), x)
 
-    middle = p._centre()
-    if integer:
+        def law(rows: Any, y: Array) -> tuple[Array, Array]:
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                nodes = eta[:, rows]
+                F, f = w @ family.cdf(nodes, y), w @ np.exp(family.log_prob(nodes, y))
+            return (F - f, F) if integer else (F, f * at.slope(y))
+
+        return law
+
+    middle, few = p._centre(), mixture((3,) * p.latent_mean.shape[1])
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         spread = np.sqrt(np.maximum(family.spread(p.latent_mean), 0.0))
-        near = np.clip(np.round(middle + ndtri(q) * spread), 0.0, 2.0**52)
-        return integer_roots(law, q, near, np.full(len(p), np.inf)), None
-    z = roots(law, q, at.clipped(middle), at)
-    return z, law(slice(None), at.back(z))[1]
+        if integer:
+            near = np.clip(np.round(middle + ndtri(q) * spread), 0.0, 2.0**52)
+            return integer_roots(few, q, near, np.full(len(p), np.inf)), None
+        # in the coordinate, where latents of means are added
+        away = ndtri(q) * np.hypot(spread / at.slope(middle), np.sqrt(np.maximum(p.latent_cov[:, 0, 0], 0.0)))
+    z = roots(few, q, at.clipped(middle) + np.nan_to_num(np.clip(away, -FIRST, FIRST)), at, settled=NEAR)
+    F, f = mixture(BETTER)(slice(None), at.back(z))
+    step = logit_step(F, f, np.full(len(z), q))
+    return np.where(np.abs(step) < 1.0, np.clip(z + step, at.low, at.high), z), f
 
 
-def log_threshold(p: Predictive, densities: Callable[[Rows, Array], Array], level: float) -> Array:
+def log_threshold(
+    p: Predictive,
+    densities: Callable[[Rows, Array], Array],
+    level: float,
+    quantiles: Callable[[float], Array],
+    singles: Array,
+) -> Array:
     """Log density on the border of the smallest region of the level, (m,), from a table of the density of every row.
 
-    ``densities`` are those of some rows (k,) at several y (N, k) of each.
+    ``densities`` are those of some rows (k,) at several y (N, k) of each, between ``quantiles`` in coordinates that are
+    about right; ``singles`` (m, J) are log-probabilities of numbers that have one.
     """
     at = coordinate(p.family.support)
-    ends = [few_nodes(p, q)[0] for q in (EDGE, 0.5, 1.0 - EDGE)]
+    ends = [quantiles(q) for q in (EDGE, 0.5, 1.0 - EDGE)]
     out = np.empty(len(p))
     unit, fine = np.linspace(0.0, 1.0, POINTS), np.linspace(0.0, 1.0, FINER * (POINTS - 1) + 1)
     # log densities are smooth: a spline between the points is a product of matrices
@@ -211,16 +263,24 @@ def log_threshold(p: Predictive, densities: Callable[[Rows, Array], Array], leve
             log_p = np.log(densities(np.arange(len(p))[rows], y))
             log_slope = np.log(at.slope(y))
         log_p, log_slope = (between @ np.clip(x, -LEAST, LEAST) for x in (log_p, log_slope))
-        order = np.argsort(-log_p, axis=0)
-        mass = np.cumsum(np.take_along_axis(np.exp(log_p + log_slope), order, axis=0), axis=0)
-        mass -= 0.5 * np.diff(mass, axis=0, prepend=0.0)  # half of a cell lies above its own density
+        mass = np.exp(log_p + log_slope)
+        own = singles[rows].T
+        mass *= (1.0 - np.exp(own).sum(axis=0)) / mass.sum(axis=0)
+        # a single number's probability is there at once, at its own log-probability: a step, of two points
+        log_p, mass = np.concatenate([log_p, own - EQUAL, own - EQUAL]), np.concatenate([mass, 0.0 * own, np.exp(own)])
+        half = np.repeat([0.5, 0.0], [len(fine), 2 * len(own)])[:, None]  # of a cell lies above its own density
+        order = np.argsort(-log_p, axis=0, kind="stable")
         falling = np.take_along_axis(log_p, order, axis=0)
-        out[rows] = [np.interp(level * m[-1], m, f) for m, f in zip(mass.T, falling.T, strict=True)]
+        upto = np.cumsum(np.take_along_axis(mass, order, axis=0), axis=0)
+        upto -= np.take_along_axis(half * mass, order, axis=0)
+        out[rows] = [np.interp(level, m, f) for m, f in zip(upto.T, falling.T, strict=True)]
     return out
 
 
 def law_of(p: Predictive) -> Any:
     """The law of the rows of a prediction by sections; None if the family has none."""
+    if isinstance(p.family, Inflated):
+        return Inflations(p)
     if isinstance(p.family, LocationScale) and p.family.normal_scales() is not None:
         return Normals(p)
     return Dispersed(p) if isinstance(p.family, WithDispersion) else None

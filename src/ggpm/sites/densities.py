@@ -65,6 +65,7 @@ NOTHING = 18.0
 # off by about the square of that, or somewhat more: 1e-7 for classes with latents a hundred wide, below 1e-6 for
 # compositions of three parts with latents five to a hundred wide.
 SPACING = {1: (0.2, 2e-5), 2: (0.2, 1e-6), 3: (0.2, 1e-4)}
+STEEP = 3.0  # width of an integrand, in units of the latent, from which on likelihoods may be steps in it
 REACH = 9.0  # standard deviations of the Gaussian, beyond the mode and the mean, that the stretched rule covers
 # Newton steps towards the mode. It only centres the nodes: a row that stops early costs nodes, not digits.
 # Sections of an integral begin at its mode, and are many.
@@ -104,8 +105,10 @@ def log_expected_prob(family: Family, mean: Array, cov: Array, y: Array, toleran
 
 def _integrated(family: Family, mean: Array, cov: Array, y: Array, tolerance: float) -> Array:
     density: Density = family
+    beside = None
     if (fewer := family.fewer_latents(mean, cov, y)) is not None:
         density, mean, cov, y = fewer
+        beside = fewer[0].beside(y)
     out = np.empty(len(mean))
     for start in range(0, len(mean), CHUNK):
         rows = slice(start, start + CHUNK)
@@ -119,7 +122,7 @@ def _integrated(family: Family, mean: Array, cov: Array, y: Array, tolerance: fl
             out[rows] = _nested(peaks, 1, tolerance)
         else:
             out[rows] = (_by_ladder if d <= PRODUCT_MOST else _by_grids)(peaks, tolerance)
-    return out
+    return out if beside is None else np.logaddexp(out, beside)
 
 
 @dataclass(frozen=True)
@@ -308,11 +311,12 @@ def _derivatives(f: Integrand, e: Array) -> tuple[Array, Array]:
     """Gradient and negative Hessian (Fisher's where the observed one is indefinite); zero and one where unknown."""
     eta, d = f.eta(e), e.shape[1]
     u, U = f.family.u_and_U(eta, f.y)
-    definite = U.semidefinite()
-    if not definite.all():
-        U = U.select(definite, f.family.U(eta, f.y, expected=True))
+    curvature, bent = U.dense(), ~U.semidefinite()
+    if bent.any():  # the expected one may cost more than all the rest
+        curvature = np.array(curvature)
+        curvature[bent] = f.family.U(eta[bent], f.y[bent], expected=True).dense()
     gradient = np.einsum("ikj,ik->ij", f.R, u) - e
-    H = f.R.swapaxes(1, 2) @ (U.dense() @ f.R)
+    H = f.R.swapaxes(1, 2) @ (curvature @ f.R)
     known = np.isfinite(gradient).all(axis=1) & np.isfinite(H).all(axis=(1, 2))
     gradient, H = np.where(known[:, None], gradient, 0.0), np.where(known[:, None, None], H, 0.0)
     H[:, range(d), range(d)] += 1.0
@@ -331,11 +335,12 @@ def _solve(L: Array, b: Array) -> Array:
 
 
 def _line(
-    log_value: Callable[[Array, Rows], Array], centre: Array, width: Array, d: int, doubles: int, tolerance: float
-) -> Array:
+    log_value: Callable[[Array, Rows], Array], centre: Array, width: Array, d: int, doubles: int, tolerance: float,
+    twice: NDArray[np.bool_] | None = None,
+) -> Array:  # fmt: skip
     """log of the integral of exp(log_value) / sqrt(2 pi) over one of d directions, for every row."""
-    spacing = loosened(*SPACING[d], tolerance / TOLERANCE)
-    return line_integrals(log_value, centre, width, REACH + np.abs(centre), *spacing, doubles) - HALF_LOG_2PI
+    spacing, reach = loosened(*SPACING[d], tolerance / TOLERANCE), REACH + np.abs(centre)
+    return line_integrals(log_value, centre, width, reach, *spacing, doubles, twice=twice) - HALF_LOG_2PI
 
 
 def _by_ladder(peaks: Peaks, tolerance: float) -> Array:
@@ -400,8 +405,8 @@ def _nested(peaks: Peaks, latents: int, tolerance: float) -> Array:
     d = peaks.e.shape[1]
     if d == 1:
         width = 1.0 / peaks.L[:, 0, 0]
-        value = peaks.integrand
-        return _line(lambda e, rows: value.of(rows)(e[..., None]), peaks.e[:, 0], width, latents, 8, tolerance)
+        value, steep = peaks.integrand, peaks.spread[:, 0] > STEEP
+        return _line(lambda e, rows: value.of(rows)(e[..., None]), peaks.e[:, 0], width, latents, 8, tolerance, steep)
     values, Q = _axes(peaks.L)
     f = replace(peaks.integrand, R=peaks.integrand.R @ Q)
     e = np.einsum("ikj,ik->ij", Q, peaks.e)

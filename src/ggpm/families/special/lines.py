@@ -30,6 +30,7 @@ def line_integrals(
     doubles: int = 8,
     matters: Array | float = 1.0,
     halvings: int = 8,
+    twice: NDArray[np.bool_] | None = None,
 ) -> Array:
     """log of the integrals of exp(log_value), (n,), or (n, L) of L integrands for every row.
 
@@ -43,6 +44,8 @@ def line_integrals(
     doubles : memory that a node takes
     matters : (L,), how much the integrands count for what is settled
     halvings : of the spacing at most
+    twice : (n,), rows that must be settled twice in succession: a step that is narrower than the spacing leaves errors
+        of either sign, which may agree by chance
 
     >>> normal = line_integrals(lambda e, rows: -0.5 * e * e, np.zeros(1), np.ones(1), np.full(1, 9.0), 0.2, 1e-4)
     >>> np.exp(2.0 * normal).round(8)  # 2 pi
@@ -53,6 +56,7 @@ def line_integrals(
     level = np.ceil(np.log(np.maximum(reach / spacing, 4.0)) / np.log(NODES_STEP))
     half = np.ceil(NODES_STEP**level).astype(int)
     total, rows = np.empty(0), np.arange(len(centre))  # total: log of the sum over nodes so far
+    again = np.zeros(len(centre), dtype=bool) if twice is None else twice.copy()
     for halving in range(halvings + 1):
         left = [rows[:0]]
         for size in np.unique(half[rows]):
@@ -73,7 +77,10 @@ def line_integrals(
                 total[some] = fine
                 with np.errstate(invalid="ignore"):  # what cannot be has no density anywhere
                     off = matters * np.abs(np.expm1(coarse + np.log(2.0) - fine)) > settled
-                    left.append(some[off.reshape(len(some), -1).any(axis=1)])
+                off = off.reshape(len(some), -1).any(axis=1)
+                left.append(some[off | again[some]])
+                if twice is not None:
+                    again[some] = twice[some] & off
         rows = np.sort(np.concatenate(left))
         if rows.size == 0 or halving == halvings:
             break

@@ -19,6 +19,7 @@ _FROM_MEAN = np.array([0.7, 1.4, 2.1, 2.8, 3.5, 4.5, 6.0, 8.0, 12.0, 24.0])
 # Weights of f(A - 2) .. f(A + 1) that turn the integral from A - 1/2 into the sum from A: the expansion of Euler and
 # Maclaurin at midpoints (DLMF 2.10.1), f' and f''' by central differences
 _END = np.array([0.0, -1.0, 1.0, 0.0]) / 24 + np.array([1.0, -3.0, 3.0, -1.0]) * 17 / 5760
+_FACTORS, _TOGETHER = 8, 8  # of a rising factorial, and parts whose products are still floats
 _LARGE = 15.0  # from here on the asymptotic series of the digamma function are exact to rounding
 # log z - psi(z) = sum_p c_p z^-p, as (p, c_p): DLMF 5.11.2
 _SERIES = ((1, 1 / 2), (2, 1 / 12), (4, -1 / 120), (6, 1 / 252), (8, -1 / 240), (10, 1 / 132), (12, -691 / 32760))
@@ -72,7 +73,11 @@ def log_polya(y: Array, log_pi: Array, phi: Array) -> Array:
     np.True_
     """
     phi = np.asarray(phi, dtype=float)
-    N, pi = y.sum(axis=-1), np.exp(log_pi)
+    N = y.sum(axis=-1)
+    if phi.ndim == 0 and moderate(N + phi).all():
+        d = range(y.shape[-1])
+        return log_moderate_polya([y[..., j] for j in d], [log_pi[..., j] for j in d], float(phi))
+    pi = np.exp(log_pi)
     a = np.maximum(phi[..., None] * pi, 1e-290)
     # by Stirling's formula; what is left are divergences from the mixture p of y/N and pi, in which nothing cancels
     some, Nc = N > 0, np.maximum(N, 1.0)
@@ -86,6 +91,39 @@ def log_polya(y: Array, log_pi: Array, phi: Array) -> Array:
     factorials = np.where(y > 0, log_factorial_remainder(np.maximum(y, 1.0)), 0.0).sum(axis=-1)
     value = log_factorial_remainder(Nc) - factorials + parts.sum(axis=-1) - whole - fit
     return np.where(some, value, 0.0)
+
+
+def log_moderate_polya(y: list[Array], log_pi: list[Array], phi: float) -> Array:
+    """`log_polya` from arrays of every part, N + phi moderate: with few logarithms for many nodes of the latent.
+
+    Gamma(a + y)/Gamma(a) is the product of its first eight factors, and beyond a quotient by Stirling's series, which
+    leaves 2e-13 there. The first factor, a itself, is known by its logarithm.
+
+    >>> log_moderate_polya([np.array(1.0), np.array(0.0)], [np.log(0.25), np.log(0.75)], 2.0).round(12)
+    np.float64(-1.386294361...)
+    """
+    N = sum(y[1:], y[0])
+    value = gammaln(N + 1.0) - sum(gammaln(k + 1.0) for k in y) - (gammaln(N + phi) - gammaln(phi))
+    product: Array | float = 1.0
+    for j, (k, log_p) in enumerate(zip(y, log_pi, strict=True)):
+        some, a = np.minimum(k, 1.0), np.maximum(phi * np.exp(log_p), 1e-290)
+        value = value + (log_p * some + some * np.log(phi))
+        for i in range(1, _FACTORS if np.size(k) == 0 else int(min(_FACTORS, np.max(k)))):
+            there = k > i
+            product = product * (a * np.where(there, 1.0, 0.0) + np.where(there, float(i), 1.0))
+        if np.any(k > _FACTORS):
+            value += _stirling(a + np.maximum(k, _FACTORS)) - _stirling(a + _FACTORS)
+        if j % _TOGETHER == _TOGETHER - 1 or j == len(y) - 1:
+            value, product = value + np.log(product), 1.0
+    return value
+
+
+def _stirling(z: Array) -> Array:
+    """log Gamma(z) but for a constant, z >= 8."""
+    w = 1.0 / z
+    square = w * w
+    series = square * (1.0 / 1260.0 - square * (1.0 / 1680.0 - square * (1.0 / 1188.0)))
+    return (z - 0.5) * np.log(z) - z + w * (1.0 / 12.0 - square * (1.0 / 360.0) + square * series)
 
 
 def log_polya_and_slopes(y: Array, log_pi: Array, phi: float) -> tuple[Array, Array]:
