@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ggpm.families.base import Array, Family
 from ggpm.families.base import moments as moments_of
 from ggpm.families.curvature import Blocks, Marginals
 from ggpm.families.special.concentrated import log_density, moments
+from ggpm.families.special.harmonics import harmonics
 from ggpm.families.special.mean_bessel import mean_log_bessel
 from ggpm.families.von_mises import VonMises
 
@@ -197,6 +200,11 @@ class VonMisesDirectionConcentration(VonMises):
 
     def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, None]:
         return moments(mean, cov), None
+
+    def predictive_harmonics(
+        self, mean: Array, cov: Array
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.complex128]]]:
+        return harmonics(mean, cov)
 
     def expansion(self, y: Array) -> Array:
         return np.concatenate([super().expansion(y), np.zeros((*y.shape, 1))], axis=-1)
