@@ -120,6 +120,17 @@ def test_series_are_those_of_a_dense_grid(care, atol):
         np.testing.assert_allclose(found[i][[0, 1, 2, 5, 9]], want, rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize("variance", [4.0, 25.0, pytest.param(1e4, marks=pytest.mark.slow)])
+def test_series_of_wide_latents_are_those_of_densities(variance):
+    """Sums over equal steps of densities by `log_turned`, each an integral to 1e-6."""
+    mean, C = np.array([0.5, 0.3, 0.4]), np.array([[1.0, 0.3, 0.2], [0.3, 0.8, -0.4], [0.2, -0.4, 1.0]])
+    ((rows, c),) = harmonics(mean[None], variance * C[None])
+    assert rows.tolist() == [0]
+    density = np.exp([log_turned(mean, variance * C, 2.0 * np.pi * j / 64) for j in range(64)])
+    want = np.fft.fft(density).conj() * 2.0 * np.pi / 64
+    np.testing.assert_allclose(c[0, :16], want[:16], rtol=0, atol=2e-6)
+
+
 def test_arcs_where_the_direction_may_turn():
     """Both ends against the distribution function and the density of `log_turned`, an integral at every angle."""
     mean, cov, _ = latents(32, seed=5)

@@ -42,7 +42,7 @@ _LEFT, _RIGHT, _PER_MIDDLE = -6.5, 8.0, 512
 # 1e-7, at worst 4e-7 (of 3000 rows with standard deviations from 0.03 to 2.5 and concentrations up to 1e4).
 _ORDERS = (6, 8, 12, 16, 24, 40)
 _MUCH = 4  # the order for much care
-_EASY, _WITH_CARE = (0.5, 1.1, 4.2, 8.2, 37.0, np.inf), (0.2, 0.45, 1.15, 2.5, 7.0, 20.0)
+_EASY, _WITH_CARE = (0.5, 1.1, 4.2, 8.2, 37.0, 100.0), (0.2, 0.45, 1.15, 2.5, 7.0, 20.0)
 # Harmonics that are computed; the last eighth of them must be negligible, or there are more.
 _COUNTS = (24, 48, 96)
 _HIGHEST, _POWER = 7.6, 0.46  # A_n(k) is below 1e-8 from n = 7.6 k^0.46 on, for n from 8 to 96
@@ -51,6 +51,10 @@ _NEGLIGIBLE = (1e-7, 1e-8, 1e-9)  # harmonics, and what steps of psi leave out, 
 _REACH = 7.0  # standard deviations of log k that stay below the largest
 _NARROWEST = 1e-6  # ratio of standard deviations of a and b
 _TINY = 1e-100
+# Of wide rows: reach of radii in standard deviations and number of them, steps of log k and their ends, beyond which
+# harmonics vanish or are those of the direction; smallest standard deviation of log k.
+_FAR, _RADII = 8.0, 44
+_WIDTH, _LOWEST, _HIGHEST_LOG_K, _LEAST_SPREAD = 0.5, -20.0, 30.0, 0.05
 _KEPT = 1e-10  # weights of rays that count
 _NODES = 2**15  # that are worked on together: arrays that stay in the cache
 
@@ -71,6 +75,8 @@ def harmonics(mean: Array, cov: Array, care: int = 0) -> Iterator[tuple[Rows, Co
     able = (mean[:, 2] + (_REACH + sd[:, 2]) * sd[:, 2] < _LARGEST) & (
         narrow > _NARROWEST * np.maximum(wide, _NARROWEST)
     )
+    if care == 0:
+        yield from _of_wide_rows(mean, cov, np.flatnonzero(~able & (narrow > _NARROWEST * wide)))
     every = np.flatnonzero(able)
     if not every.size:
         return
@@ -90,7 +96,10 @@ def harmonics(mean: Array, cov: Array, care: int = 0) -> Iterator[tuple[Rows, Co
     slowest = 6.5 / np.maximum(turn, _TINY)  # and those that the direction does
     needed = np.searchsorted(_COUNTS, np.minimum(highest, slowest))
     negligible, ladder = _NEGLIGIBLE[care], _RAYS[:: 1 + (care > 1)]
-    left = np.flatnonzero((spread < _SPREAD) & (order < len(_ORDERS)) & (needed < len(_COUNTS)))
+    plain = (spread < _SPREAD) & (order < len(_ORDERS))
+    if care == 0:
+        yield from ((every[rows], c) for rows, c in _of_wide_rows(mean, cov, np.flatnonzero(~plain)))
+    left = np.flatnonzero(plain & (needed < len(_COUNTS)))
     left = left[np.argsort(log_k[left], kind="stable")]  # rows with about the same cells are together
     for j, count in enumerate(_COUNTS):
         now, later = left[needed[left] <= j], [left[needed[left] > j]]
@@ -238,6 +247,55 @@ def _taps(x: Array, share: Array) -> Array:
             after *= away[j]
     out *= [[[1.0 / np.prod([a - b for b in nodes if a != b])]] for a in nodes]
     return out
+
+
+# ---- wide latents ---------------------------------------------------------------------------------------------------
+def _of_wide_rows(mean: Array, cov: Array, rows: Rows) -> Iterator[tuple[Rows, Complex]]:
+    """Rows one by one, by sums over equal steps in all coordinates, but for those that are too fine for them."""
+    for row in rows:
+        c = _wide_series(mean[row], cov[row])
+        if c is not None:
+            yield np.array([row]), c[None]
+
+
+def _wide_series(mean: Array, cov: Array) -> Complex | None:
+    """Coefficients of one row, as those of `_series`, with radii and log k of `ggpm.families.special.turned`."""
+    gain, sd = (part[0] for part in _given_direction(cov[None]))
+    if sd < _LEAST_SPREAD:
+        return None
+    for rays in _RAYS:
+        psi = _apart(rays, rays)
+        parts = _weights_of_rays(mean[None], cov[None], np.cos(psi)[None], np.sin(psi)[None])
+        weight, scale, middle = parts[0][0] * (2.0 * np.pi / rays), parts[1][0], parts[2][0]
+        if max(abs(weight[::2].sum() - weight[1::2].sum()), abs(weight.sum() - 1.0)) < _NEGLIGIBLE[0]:
+            break
+    else:
+        return None
+    low = np.where(middle > _FAR, middle - _FAR, -_FAR)
+    step = (np.maximum(middle, 0.0) + _FAR - low) / (_RADII - 1)
+    u = low + step * np.arange(_RADII)[:, None]
+    scaled = np.logaddexp(0.0, u)
+    share = np.exp(np.log(scaled) - np.logaddexp(0.0, -u) - 0.5 * (scaled - np.maximum(middle, 0.0)) ** 2
+                   + np.minimum(middle, 0.0) * scaled)  # fmt: skip
+    # below the first node terms fall like e^2u: it has the weight of all of them
+    share[0] /= np.where(low == -_FAR, -np.expm1(-2.0 * step), 1.0)
+    share *= weight / share.sum(axis=0)
+    rho = scale * scaled
+    slope = gain[0] * np.cos(psi) + gain[1] * np.sin(psi)
+    log_k = mean[2] - gain @ mean[:2] + slope * rho + np.log(rho) - 0.5 * np.log1p(rho**2)
+    width = min(_WIDTH, 0.8 * float(sd))
+    at, count = np.arange(_LOWEST, _HIGHEST_LOG_K, width), _COUNTS[-1]
+    A, (first, last) = bessel_ratios(np.exp(at), count), (np.arange(count + 1), at[-1] + 0.5 * width)
+    c = np.zeros(count + 1, dtype=complex)
+    for j in range(rays):
+        if weight[j] > _KEPT:
+            law = (
+                share[:, j] @ np.exp(-0.5 * ((at - log_k[:, j, None]) / sd) ** 2) * (width / sd / np.sqrt(2.0 * np.pi))
+            )
+            c += (A @ law + share[:, j] @ ndtr((log_k[:, j] - last) / sd)) * np.exp(1j * psi[j] * first)
+    c[0], c[rays // 2 + 1 :] = 1.0, 0.0  # all of them have the first, and nothing is left of the last
+    enough = [n for n in _COUNTS if np.abs(c[n - n // 8 :]).max() < _NEGLIGIBLE[0]]
+    return c[: enough[0] + 1] if enough else None
 
 
 # ---- radii -----------------------------------------------------------------------------------------------------------
