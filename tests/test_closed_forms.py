@@ -174,6 +174,18 @@ def predictive_normal(family, y):
     np.testing.assert_allclose(sd**2, variance, rtol=1e-10)
 
 
+def predictive_harmonics(family, y):
+    mean, cov, eta, weights = full_covariances(family)
+    angles = 2.0 * np.pi * np.arange(64) / 64
+    density = np.einsum("s,snt->nt", weights, np.exp(family.log_prob(eta[:, :, None, :], angles)))
+    seen = 0
+    for rows, c in family.predictive_harmonics(mean, cov):
+        want = np.fft.fft(density[rows], axis=1).conj() * 2.0 * np.pi / 64
+        np.testing.assert_allclose(c[:, :16], want[:, :16], rtol=0, atol=5e-6)
+        seen += len(rows)
+    assert seen == ROWS
+
+
 def predictive_moments(family, y):
     mean, cov, eta, weights = full_covariances(family)
     found = family.predictive_moments(mean, cov)
@@ -386,7 +398,7 @@ def quick_log_prob(family, y):
 
 COMPARE = {f.__name__: f for f in (
     expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, expected_over_last,
-    log_expected_prob_factorised,
+    log_expected_prob_factorised, predictive_harmonics,
     predictive_log_prob, fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob,
     part_tails, part_laws, part_mixtures, scale_terms, entry_laws, share_spread, own_draws, quick_log_prob,
 )}  # fmt: skip
@@ -450,6 +462,7 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
     answers += [
         bare.entry_laws(),
         bare.predictive_moments(y, eye),
+        bare.predictive_harmonics(y, eye),
         bare.share_spread(y),
         bare.fewer_latents(y, eye, y),
     ]
@@ -483,6 +496,7 @@ def test_what_the_built_in_families_have():
         "categorical", "multinomial", "dirichlet_multinomial", "dirichlet", "dirichlet, exp", "logistic_normal",
         "ordinal", "von_mises", "von_mises_direction_concentration", "von_mises_fisher", "wishart",
     }  # fmt: skip
+    assert have["predictive_harmonics"] == {"von_mises_direction_concentration"}
     assert have["fewer_latents"] == {"wishart"}
     assert have["part_log_prob"] == {"dirichlet", "dirichlet, exp", "von_mises_fisher"}
     assert have["scale_terms"] == {"dirichlet", "dirichlet, exp", "categorical", "multinomial"}

@@ -42,6 +42,7 @@ OPTIONAL = (
     "fewer_latents",
     "predictive_normal",
     "predictive_moments",
+    "predictive_harmonics",
     "cdf",
     "natural",
     "part_log_prob",
@@ -484,6 +485,12 @@ class Family(BaseEstimator, ABC):
         """`moment` averaged over eta ~ N(mean, cov), (m, ...), for one trial, and the variance (m, ...) or covariance
         (m, d, d) of y, or None in its place where averages are as good; None if there is no better form for both, nan
         in rows that have none.
+        """
+        return None
+
+    def predictive_harmonics(self, mean: Array, cov: Array) -> Any:
+        """Rows, and their E[exp(i n y)] for angles y in radians, eta ~ N(mean, cov), n = 0, 1, ... until they vanish,
+        (k, N), some rows at a time. Rows without such a form do not come; None if there is none for any.
         """
         return None
 

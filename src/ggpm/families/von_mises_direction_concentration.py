@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ggpm.families.base import Array, Family
 from ggpm.families.base import moments as moments_of
 from ggpm.families.curvature import Blocks, Marginals
 from ggpm.families.special.concentrated import log_density, moments
+from ggpm.families.special.harmonics import harmonics
 from ggpm.families.special.mean_bessel import mean_log_bessel
 from ggpm.families.von_mises import VonMises
 
@@ -177,15 +180,16 @@ class VonMisesDirectionConcentration(VonMises):
 
         E[k] is that of a log-normal and -G the average of log I_0(x) - x over it.
         """
-        a, b, c = (eta[..., j] for j in range(3))
-        size = np.maximum(np.hypot(a, b), _TINY)
-        p = 1.0 / np.hypot(1.0, size)
+        a, b, c = (np.ascontiguousarray(eta[..., j]) for j in range(3))
+        square = a * a + b * b
+        size, p = np.maximum(np.sqrt(square), _TINY), 1.0 / np.sqrt(1.0 + square)
         r = size * p
         x, z = np.cos(y) - a / size, np.sin(y) - b / size
         k, d = np.exp(c + 0.5 * sd**2), 0.5 * r * (x * x + z * z)
         G, slope, second = mean_log_bessel(c + np.log(r), sd)
         kd = k * d
-        along, k = (kd - slope / size / size) * p * p, k * p
+        along = (kd - slope / size / size) * p * p
+        k *= p
         u = np.empty(eta.shape)
         np.add(k * x, along * a, out=u[..., 0])
         np.add(k * z, along * b, out=u[..., 1])
@@ -197,6 +201,11 @@ class VonMisesDirectionConcentration(VonMises):
 
     def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, None]:
         return moments(mean, cov), None
+
+    def predictive_harmonics(
+        self, mean: Array, cov: Array
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.complex128]]]:
+        return harmonics(mean, cov)
 
     def expansion(self, y: Array) -> Array:
         return np.concatenate([super().expansion(y), np.zeros((*y.shape, 1))], axis=-1)

@@ -1,7 +1,7 @@
 """Angles: tables of distribution functions on the circle, and the shortest arcs.
 
 The density of every row is averaged over the latent at points that are dense where the angles are; its Fourier series
-gives the distribution function everywhere.
+gives the distribution function everywhere. Families that know the series itself give that instead.
 """
 
 from __future__ import annotations
@@ -220,12 +220,14 @@ def made_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:
             yield from ((rows + some.start, table) for rows, table in _mixed(p.rows(some)))
         return
     made: dict[int, list[tuple[Rows, CircularTable]]] = {size: [] for size in SIZES}
+    held = dict.fromkeys(SIZES, 0)
     for rows, size, table in _tables(p):
-        # nodes come for some rows at a time, and answers are cheaper for many at once
+        # tables come for some rows at a time, and answers are cheaper for many at once
         made[size].append((rows, table))
-        if sum(len(some) for some, _ in made[size]) * size > TOGETHER:
+        held[size] += len(rows)
+        if held[size] * size > TOGETHER:
             yield _joined(made[size])
-            made[size] = []
+            made[size], held[size] = [], 0
     yield from (_joined(tables) for tables in made.values() if tables)
 
 
@@ -236,6 +238,24 @@ def _joined(tables: list[tuple[Rows, CircularTable]]) -> tuple[Rows, CircularTab
 
 
 def _tables(p: Predictive) -> Iterator[tuple[Rows, int, CircularTable]]:
+    left = np.ones(len(p), dtype=bool)
+    if p.family.has("predictive_harmonics"):
+        for rows, c in p.family.predictive_harmonics(p.latent_mean, p.latent_cov):
+            left[rows] = False
+            yield rows, 2 * (c.shape[1] - 1), _from_harmonics(c)
+    if left.any():
+        some = np.flatnonzero(left)
+        yield from ((some[rows], size, table) for rows, size, table in _from_nodes(p.rows(some)))
+
+
+def _from_harmonics(c: NDArray[np.complex128]) -> CircularTable:
+    """Tables, evenly in theta, of angles with E[exp(i n theta)] = c_n."""
+    mean = np.angle(c[:, 1])
+    series = c.conj() * np.exp(1j * np.multiply.outer(mean - np.pi, np.arange(c.shape[1])))
+    return CircularTable(mean, np.ones(len(c)), mean, series / (2 * np.pi * c[:, :1].real))
+
+
+def _from_nodes(p: Predictive) -> Iterator[tuple[Rows, int, CircularTable]]:
     # the information about the latent is 1/kappa across the mean direction and less along it
     U = np.eye(2) / (1.0 + np.linalg.norm(p.latent_mean, axis=1))[:, None, None]
     if p.latent_mean.shape[1] != 2:  # latents of other kinds: their own information, and on the scale of one

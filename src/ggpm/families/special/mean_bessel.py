@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 # equation to 1e-9.
 _LOW, _HIGH, _PER_UNIT, _DEGREE = -14.0, 14.0, 8, 7
 _CELLS = int(_HIGH - _LOW) * _PER_UNIT
-_SPREAD, _TERMS = 2.0, 64
+_SPREAD, _TERMS = 2.0, 44
 _WIDEST = 300.0  # spread from which on g is a bend: right to 1e-8
 
 
@@ -50,17 +50,16 @@ def mean_log_bessel(t: Array, sd: Array) -> tuple[Array, Array, Array]:
     within -= cell
     low, high = (cell.min(), cell.max() + 1) if cell.size else (0, 1)  # of all cells, those that are asked for
     even = np.cos(np.multiply.outer(np.arccos(sd / _SPREAD), 2.0 * np.arange(_TERMS)))
-    powers = np.tensordot(even, _table()[:, low:high], axes=1)
-    place = (cell + (np.arange(len(sd)) * (high - low) - low)).ravel()
-    powers = powers.reshape(-1, _DEGREE + 1).take(place, axis=0).reshape(*t.shape, -1)
-    value, slope, second = powers[..., -1].copy(), np.zeros(t.shape), np.zeros(t.shape)
+    powers = np.matmul(even, _table()[:, low:high].swapaxes(1, 2)).reshape(_DEGREE + 1, -1)
+    cell += np.arange(len(sd)) * (high - low) - low
+    value, slope, second = powers[-1].take(cell), np.zeros(t.shape), np.zeros(t.shape)
     for j in range(_DEGREE - 1, -1, -1):
         second *= within
         second += slope
         slope *= within
         slope += value
         value *= within
-        value += powers[..., j]
+        value += powers[j].take(cell)
     slope *= _PER_UNIT
     second *= 2.0 * _PER_UNIT**2
     return _continued(t - inside, value, slope, second) if np.any(t != inside) else (value, slope, second)
@@ -81,11 +80,12 @@ def _continued(beyond: Array, value: Array, slope: Array, second: Array) -> tupl
 
 @lru_cache(maxsize=1)
 def _table() -> Array:
-    """Chebyshev coefficients in s of the polynomials in t on all cells, (terms, cells, degree + 1)."""
+    """Chebyshev coefficients in s of the polynomials in t on all cells, (degree + 1, cells, terms)."""
     angle = np.pi * (np.arange(_TERMS) + 0.5) / (2 * _TERMS)
     powers = np.stack([_powers(sd).ravel() for sd in _SPREAD * np.cos(angle)])
     cosines = np.cos(np.multiply.outer(angle, 2.0 * np.arange(_TERMS)))
-    return np.asarray(np.linalg.solve(cosines, powers).reshape(_TERMS, _CELLS, -1), dtype=np.float64)
+    terms = np.linalg.solve(cosines, powers).reshape(_TERMS, _CELLS, -1)
+    return np.ascontiguousarray(terms.transpose(2, 1, 0), dtype=np.float64)
 
 
 def _widened(t: Array, sd: float) -> tuple[Array, Array, Array]:
