@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm import plotting
+from ggpm.kernels import used_columns
 from ggpm.plotting.evidence import is_logarithm
 from ggpm.plotting.style import COLOURS, MEAN, POINTS
 from ggpm.plotting.ternary import closed, frame, project
@@ -220,6 +221,8 @@ def _fan(figure: Any, model: Any) -> bool:
 def _effects(figure: Any, model: Any, level: float) -> bool:
     count = model.n_features_in_
     if count < 2 or model.family_.support.row_ndim == 2:
+        return False
+    if not used_columns(model.fit_.kernels, count)[:MOST_EFFECTS].any():
         return False
     chosen: list[int | str] | None = list(range(MOST_EFFECTS)) if count > MOST_EFFECTS else None
     axes = plotting.plot_effects(model, chosen, level=level, n=40, figure=figure)
