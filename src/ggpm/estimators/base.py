@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -45,7 +45,7 @@ from ggpm.kernels import idle, resolve_kernel, shorter_starts, used_columns
 from ggpm.learning import priors
 from ggpm.learning.advice import advise
 from ggpm.learning.choice import AUTO, choose, name_of
-from ggpm.learning.contest import Contest, Without, choose_kernel
+from ggpm.learning.contest import Contest, choose_kernel
 from ggpm.learning.fit import Fit, Newcomers, Search, SearchOutcome, learn, learn_in_samples
 from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence
@@ -231,7 +231,7 @@ class GGP(Judging, BaseEstimator):
             fit = self._learned(self._evidence(family, kernels, dense, chosen), chosen).fit(*told)
             fit = self._averaged(fit, chosen)
             if chosen is not None:
-                fit = replace(fit, newcomers=tuple(self._newcomers(fit, without) for without in chosen.without))
+                fit = replace(fit, newcomers=tuple(self._newcomers(fit, chosen)))
         except MemoryError as error:
             if advice.field == "exact":
                 raise
@@ -286,11 +286,17 @@ class GGP(Judging, BaseEstimator):
             return averaging.integrated(fit)
         return fit if chosen is None or len(chosen.weights) < 2 else averaging.stacked(fit, chosen)
 
-    def _newcomers(self, fit: Fit, without: Without) -> Newcomers:
-        """A fit that does not look at a column, for rows whose label there is new."""
-        evidence = without.contest.winner.on(fit.evidence)
-        other = self._learned(evidence, without.contest).fit(fit.columns, fit.target, fit.offset)
-        return Newcomers(without.column, without.weight, self._averaged(replace(other, found=None), without.contest))
+    def _newcomers(self, fit: Fit, chosen: Contest) -> Iterator[Newcomers]:
+        """Fits that do not look at a column, for rows whose label there is new; none where there is no posterior."""
+        for without in chosen.without:
+            try:
+                learned = self._learned(without.contest.winner.on(fit.evidence), without.contest)
+                other = self._averaged(
+                    replace(learned.fit(fit.columns, fit.target, fit.offset), found=None), without.contest
+                )  # fmt: skip
+            except np.linalg.LinAlgError:
+                continue
+            yield Newcomers(without.column, without.weight, other)
 
     def _learned_by_neighbours(
         self, family: Family, kernels: list, X: Array, y: Array, offset: Array, chosen: Contest | None

@@ -62,7 +62,7 @@ def with_newcomers(
     X = pool.field.X  # type: ignore[attr-defined]
     for column in columns_of_groups(X, columns) if total(pool) >= BLOCKS_FROM else ():
         left = None if budget is None else budget - chosen.table.seconds
-        if left is not None and left <= 0:
+        if (left is not None and left <= 0) or (journal is not None and journal.stopped):
             break
         arena = arena_of(pool, columns, weight, priors, column)
         found = contest(arena, seed=seed, budget=left, n_jobs=n_jobs, tell=tell, journal=journal)

@@ -226,7 +226,7 @@ class Ring:
         if self.journal is None:
             return self.arena.tried(*job, **climb)
         recipe, rows = job[:2]
-        asked = f"{recipe} on {len(rows)} rows"
+        asked = f"{recipe} of categories {list(self.arena.ingredients.categories)} on {len(rows)} rows"
         known = self.journal.recall(asked)
         if known is None:
             entry = self.arena.tried(*job, **climb)

@@ -146,9 +146,7 @@ class Newcomers:
 
     def are(self, X: Array) -> NDArray[np.bool_]:
         """Mask of the encoded rows whose label is new."""
-        members = self.fit.columns.members
-        assert members is not None
-        return X[:, self.column] >= len(members[self.column].labels or ())
+        return ~np.isin(X[:, self.column], self.fit.posterior.inputs[:, self.column])
 
 
 class RowsNotStored(Field):
