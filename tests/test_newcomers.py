@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 from ggpm import GGPClassifier, GGPRegressor, load, save
 from ggpm.estimators.newcomers import FEWEST_LABELS
 from ggpm.kernels import used_columns
+from ggpm.learning.journal import Journal
 from ggpm.prediction.compare import stacking_weights
 
 
@@ -32,6 +33,10 @@ def others(X):
 def model():
     X, y = table(np.random.default_rng(0))
     return GGPRegressor(averaging="auto").fit(X, y), X, y
+
+
+def both_fits(fitted, X):
+    return fitted.fit_.averaged(quiet(fitted.fit_.columns.encode, X))
 
 
 def quiet(function, *args, **kwargs):
@@ -169,3 +174,60 @@ def test_labels_of_two_columns_may_be_new(tmp_path):
     save(fitted, tmp_path / "two.ggpm")
     again = load(tmp_path / "two.ggpm")
     np.testing.assert_array_equal(quiet(again.predict, new), quiet(fitted.predict, new))
+
+
+def test_labels_that_were_declared_but_are_in_no_row_are_new():
+    X, y = table(np.random.default_rng(0))
+    declared = pd.CategoricalDtype(sorted({*X["site"], "site 98", "site 99"}))
+    fitted = GGPRegressor().fit(X.astype({"site": declared}), y)
+    some = X[:2].assign(site=["site 00", "site 99"])
+    encoded = fitted.fit_.columns.encode(some.astype({"site": declared}))
+    np.testing.assert_array_equal(fitted.fit_.newcomers[0].are(encoded), [False, True])
+
+
+def test_known_labels_are_answered_as_if_they_were_alone():
+    """Regions of single fits come from tables, those of averages from draws: rows that are no averages have tables."""
+    rng = np.random.default_rng(0)
+    X, f = table(rng, groups=12)
+    p = np.exp(np.stack([f, -f, 0 * f], axis=1))
+    counts = np.array([rng.multinomial(40, row / row.sum()) for row in p])
+    some = pd.concat([X[:2], others(X[2:3]), X[3:5]], ignore_index=True)
+    known = [0, 1, 3, 4]
+    fitted = GGPRegressor("multinomial").fit(X, counts)
+    both, alone = quiet(fitted.predict_dist, some, trials=40), fitted.predict_dist(some.iloc[known], trials=40)
+    for answer in (lambda d: d.interval(0.8), lambda d: d.mean_interval(0.8), lambda d: d.var()):
+        np.testing.assert_allclose(answer(both)[known], answer(alone), rtol=1e-12)  # rounding
+    counts = counts.astype(float)
+    counts[:5, 0] = np.nan  # what is left is a count of successes
+    one = quiet(fitted.log_predictive_density, some, counts[:5])
+    weights, fits = zip(*both_fits(fitted, some))
+    models = [GGPRegressor.from_fit(fitted.get_params(), replace(fit, newcomers=())) for fit in fits]
+    each = [quiet(m.log_predictive_density, some, counts[:5]) for m in models]
+    np.testing.assert_allclose(one, np.log(np.sum(weights * np.exp(each), axis=0)), rtol=1e-9)
+    fitted = GGPRegressor("gamma").fit(X, np.exp(f))
+    levels = GGPRegressor.from_fit(fitted.get_params(), replace(fitted.fit_, others=(), weight=1.0))
+    both, alone = quiet(levels.predict_dist, some), levels.predict_dist(some.iloc[known])
+    regions = [d.highest_density(0.8).log_threshold for d in (both, alone)]
+    np.testing.assert_allclose(regions[0][known], regions[1], rtol=1e-12)
+    np.testing.assert_allclose(both.log_prob(np.ones(5))[known], alone.log_prob(np.ones(4)), rtol=1e-12)
+
+
+def test_no_rows_of_an_average(model):
+    fitted, X, _ = model
+    none = quiet(fitted.predict_dist, others(X[:3])).rows(np.zeros(3, dtype=bool))
+    assert none.interval(0.9).shape == (0, 2)
+    assert none.sample(4).shape == (4, 0)
+
+
+def test_what_was_stopped_in_one_contest_goes_on_in_the_same(tmp_path):
+    X, y = table(np.random.default_rng(0), groups=10)
+    whole = GGPRegressor().fit(X, y).search_
+    for stopped in (True, False):
+        fitted = GGPRegressor()
+        fitted.journal = Journal(tmp_path / "m.part", "a")
+        fitted.journal.stopped = stopped
+        quiet(fitted.fit, X, y)
+        fitted.journal.close()
+    assert [(t.name, t.without, round(t.score, 9)) for t in fitted.search_] == [
+        (t.name, t.without, round(t.score, 9)) for t in whole
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -186,19 +187,15 @@ class GGPRegressor(RegressorMixin, GGP):
         y = self.codes(y)
         y = y if trials is None else with_rests(self.family_, y, trials)
         if bounds_of(self, y) is not None:
-            check_consistent_length(X, y)
-            parts = self.predict_dist(X, offset=offset).components
-            return log_average(
-                [
-                    (weight, Predictive(Censored(part.family), part.latent_mean, part.latent_cov).log_prob(y))
-                    for weight, part in parts
-                ]
-            )
-        if not partly_missing(y).any():
+            around: Callable[[Family], Family] = Censored
+        elif partly_missing(y).any():
+            around = lambda family: Partial.around(family, y)  # noqa: E731
+        else:
             return super().log_predictive_density(X, y, offset=offset)
-        mean, cov = self.predict_latent(X, offset=offset)
-        check_consistent_length(mean, y)
-        return Predictive(Partial.around(self.family_, y), mean, cov).log_prob(y)
+        check_consistent_length(X, y)
+        parts = self.predict_dist(X, offset=offset).components
+        found = [(w, Predictive(around(p.family), p.latent_mean, p.latent_cov).log_prob(y)) for w, p in parts]
+        return log_average(found)
 
     def resolve_family(self, y: Any, weight: Array | None = None) -> tuple[Family, Array, None]:
         """The family bound to the data, and the encoded y.

@@ -54,4 +54,4 @@ def picked(weights: Array, uniform: Array) -> NDArray[np.intp]:
     """
     upto = np.cumsum(weights, axis=0)
     upto /= upto[-1]
-    return np.sum(uniform[None] >= upto[:-1].reshape(-1, *[1] * (uniform.ndim - 1), upto.shape[1]), axis=0)
+    return np.sum(uniform[None] >= upto[:-1].reshape(len(upto) - 1, *[1] * (uniform.ndim - 1), upto.shape[1]), axis=0)

@@ -143,7 +143,7 @@ class Ordered:
         if not (support.integer or support.atoms):
             at, found = coordinate(support), [(w, *self._law(part, q)) for w, part in p.components]
             start = np.sum([by_rows(w, near) for w, near, _ in found], axis=0)
-            laws = [(np.repeat(w, start.size // len(p)), of_part) for w, _, of_part in found]  # entry by entry
+            laws = [(np.repeat(w, start.size // max(len(p), 1)), of_part) for w, _, of_part in found]  # entry by entry
 
             def law(rows: Rows, y: Array) -> tuple[Array, Array]:
                 F, slope = np.sum([w[rows] * np.stack(of_part(rows, y)) for w, of_part in laws], axis=0)

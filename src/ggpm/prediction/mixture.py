@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from ggpm.data.checks import check_whole
 from ggpm.prediction.averages import by_rows, log_average, mixed_moments, picked
+from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.predictive import Predictive
 from ggpm.sites.densities import log_expected_prob
 
@@ -49,14 +51,33 @@ class Mixture(Predictive):
     def components(self) -> tuple[tuple[Array, Predictive], ...]:
         return tuple(zip(self.weights, self.parts, strict=True))
 
-    def alike(self) -> list[NDArray[np.intp]]:
-        """Numbers of the rows that have the same weights, set by set."""
-        which = np.unique(self.weights, axis=1, return_inverse=True)[1].ravel()
-        return [np.flatnonzero(which == k) for k in range(which.max(initial=-1) + 1)]
+    def alike(self) -> list[tuple[Rows, Predictive]]:
+        """Rows that have the same weights, set by set, and their distributions, without parts that have no weight."""
+        return self._alike
 
-    def rows(self, rows: Any) -> Mixture:
-        """The predictive distributions of some rows: a slice, a mask or indices."""
-        return Mixture([part.rows(rows) for part in self.parts], self.weights[:, rows])
+    @cached_property
+    def _alike(self) -> list[tuple[Rows, Predictive]]:  # kept, for the tables that they keep
+        which = np.unique(self.weights, axis=1, return_inverse=True)[1].ravel()
+        sets = [np.flatnonzero(which == k) for k in range(which.max(initial=0) + 1)]
+        return super().alike() if len(sets) == 1 else [(rows, self.rows(rows)) for rows in sets]
+
+    def _in_blocks(self, answer: Callable[..., Array], with_rows: bool = False) -> Array:
+        """The same, set by set: no row's answer depends on which others are asked with it."""
+        sets = self.alike()
+        if len(sets) == 1:
+            return super()._in_blocks(answer, with_rows)
+
+        def of(p: Predictive, rows: Rows) -> Array:
+            return p._in_blocks((lambda q, some: answer(q, rows[some])) if with_rows else answer, with_rows)
+
+        return gather(len(self), ((rows, of(p, rows)) for rows, p in sets))
+
+    def rows(self, rows: Any) -> Predictive:
+        """The distributions of some rows, a slice, a mask or indices: of the parts that have weights there."""
+        weights = self.weights[:, rows]
+        there = np.flatnonzero(weights.any(axis=1)) if weights.size else range(1)
+        parts = [self.parts[k].rows(rows) for k in there]
+        return parts[0] if len(parts) == 1 else Mixture(parts, weights[there])
 
     def __repr__(self) -> str:
         return f"Mixture({len(self.parts)} × {self.family!r}, {len(self)} rows)"
@@ -64,8 +85,7 @@ class Mixture(Predictive):
     def mixed(self, answer: Callable[[Predictive], Array]) -> Array:
         return np.sum([by_rows(w, np.asarray(answer(part))) for w, part in self.components], axis=0)
 
-    def var(self) -> Array:
-        """Predictive variance, as of a single one."""
+    def _var(self) -> Array:
         around = self.family.variance_of(self._moment())
         if around is not None:
             return np.asarray(around)
@@ -84,12 +104,14 @@ class Mixture(Predictive):
     def log_prob(self, y: Any) -> Array:
         """Log predictive density (or probability) of each y, (m,), per unit of y."""
         encoded = self._encode(y)
-        return log_average(
-            [
-                (w, log_expected_prob(part.family, part.latent_mean, part.latent_cov, encoded))
-                for w, part in self.components
-            ]
-        )
+
+        def averaged(p: Predictive, rows: Any) -> Array:
+            y = encoded[rows]
+            return log_average(
+                [(w, log_expected_prob(q.family, q.latent_mean, q.latent_cov, y)) for w, q in p.components]
+            )
+
+        return self._in_blocks(averaged, with_rows=True)
 
     def _normal(self) -> None:
         return None

@@ -113,9 +113,9 @@ class Predictive:
         """
         return np.asarray(answer(self))
 
-    def alike(self) -> list[NDArray[np.intp]]:
-        """Numbers of the rows that are averages with the same weights, set by set: all of them, unless a `Mixture`."""
-        return [np.arange(len(self))]
+    def alike(self) -> list[tuple[Rows, Predictive]]:
+        """Rows that are averages with the same weights, with distributions, set by set: all but for a `Mixture`."""
+        return [(np.arange(len(self)), self)]
 
     def __len__(self) -> int:
         return len(self.latent_mean)
@@ -165,7 +165,7 @@ class Predictive:
         >>> p.var().round(3)
         array([6.319, 6.319])
         """
-        return self._in_blocks(Predictive._var)
+        return self._in_blocks(lambda p: p._var())
 
     def std(self) -> Array:
         """Predictive standard deviation of numbers, and of each entry of vectors and matrices, in the shape of `mean`.
@@ -444,7 +444,7 @@ class Predictive:
             check_whole(size, "size", 0)
         rng = np.random.default_rng(random_state)
         lead = () if size is None else (int(size),)
-        noise = rng.standard_normal((*lead, *self.latent_mean.shape)).reshape(-1, *self.latent_mean.shape)
+        noise = rng.standard_normal((1 if size is None else int(size), *self.latent_mean.shape))
         eta = np.empty(noise.shape)
         np.matmul(noise.swapaxes(0, 1), self._root.swapaxes(1, 2), out=eta.swapaxes(0, 1))  # row by row
         eta += self.latent_mean

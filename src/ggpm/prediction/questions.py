@@ -76,15 +76,15 @@ def _ranked(
 ) -> Array:
     """Quantiles of a function of the latent, (m, ..., levels); of one that ``turns`` about the mean direction."""
     found = []
-    alike = ((all_rows, batches(len(all_rows), POINTS * p.latent_mean.shape[1])) for all_rows in p.alike())
-    for rows in (all_rows[some] for all_rows, parts in alike for some in parts):
-        value = _over_the_latent(p, rows, lambda family, eta: function(family, eta, rows))  # noqa: B023
-        if turns:
-            circle: Any = p.family.support
-            centre = p.family.point(p._moment()[rows])
-            value = np.mod(value - centre + circle.period / 2, circle.period) - circle.period / 2
-        ends = np.moveaxis(np.quantile(value, levels, axis=0, method="hazen"), 0, -1)
-        found.append((rows, circle.wrap(centre[:, None] + ends) if turns else ends))
+    for alike, part in p.alike():
+        for some in batches(len(alike), POINTS * p.latent_mean.shape[1]):
+            value = _over_the_latent(part, some, lambda family, eta: function(family, eta, alike[some]))  # noqa: B023
+            if turns:
+                circle: Any = p.family.support
+                centre = p.family.point(part._moment()[some])
+                value = np.mod(value - centre + circle.period / 2, circle.period) - circle.period / 2
+            ends = np.moveaxis(np.quantile(value, levels, axis=0, method="hazen"), 0, -1)
+            found.append((alike[some], circle.wrap(centre[:, None] + ends) if turns else ends))
     return gather(len(p), found)
 
 

@@ -76,8 +76,6 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
     about the latent's mean. Regions of angles and of numbers with one latent, or by sections, come from tables of the
     density, without draws, and those of Gaussian outputs from a chi-square.
 
-
-
     >>> from ggpm.families import Dirichlet
     >>> from ggpm.prediction.predictive import Predictive
     >>> family = Dirichlet().resolve(np.array([[0.2, 0.3, 0.5]]))
@@ -87,9 +85,12 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
     """
     check_level(level, "level")
     check_whole(n_draws, "n_draws", 1)
-    family = predictive.family
+    family, sets = predictive.family, predictive.alike()
     if family.support.integer:
         raise ValueError(f"{type(family).__name__} outputs have no density; try interval() or quantile().")
+    if len(sets) > 1:
+        found = ((rows, highest_density(p, level, n_draws).log_threshold) for rows, p in sets)
+        return HighestDensityRegion(predictive, level, gather(len(predictive), found))
     if _on_circle(predictive):
         tables = ((rows, table.threshold(level)) for rows, table in circular_tables(predictive))
         threshold = gather(len(predictive), tables) + _log_radians(predictive)
