@@ -371,7 +371,7 @@ def _codes(raw: Raw, labels: tuple[Any, ...], where: str) -> Array:
         shown = ", ".join(repr(label) for label in list(new)[:MOST_NAMED])
         warnings.warn(
             f"{where} has {len(new)} label(s) that were not seen in fit ({shown}{', ...' if len(new) > 5 else ''}): "
-            "each is predicted as a new one, from its prior.",
+            "each is predicted as a new one.",
             UserWarning,
             stacklevel=stacklevel(),
         )
