@@ -11,7 +11,7 @@ from ggpm.families.special.concentrated import log_density, moments
 from ggpm.families.special.harmonics import _ORDERS, _RIGHT, _radii, bessel_ratios, harmonics
 from ggpm.families.special.lattice import SPACINGS, lattice, lattice_densities, lattice_moments
 from ggpm.families.special.quadrature import trapezoid
-from ggpm.families.special.steps import LARGEST, log_needle, resultant
+from ggpm.families.special.steps import LARGEST, PER_UNIT, log_needle, place_of, resultant
 from ggpm.families.special.turned import log_turned
 
 FAMILY = families.VonMisesDirectionConcentration()
@@ -35,8 +35,10 @@ def brute(mean, cov, function):
 def test_steps_are_bessel_functions():
     log_k = np.random.default_rng(0).uniform(-25.0, LARGEST, 20_000)
     bessel = BesselRatio(0.0, np.exp(log_k))
-    assert np.abs(log_needle(log_k) + bessel.log).max() < 7e-8
-    assert np.abs(resultant(log_k) - bessel.A).max() < 7e-8
+    for away in (0.0, -9.0, 4.0):  # planes are some steps away
+        place = place_of(log_k - away) + PER_UNIT * away
+        assert np.abs(log_needle(place) + bessel.log).max() < 7e-8
+        assert np.abs(resultant(place) - bessel.A).max() < 7e-8
 
 
 @pytest.mark.parametrize("spacing", SPACINGS)
@@ -45,7 +47,7 @@ def test_sums_over_lattices_are_of_the_standard_normal(spacing):
     total = 0.0
     for layer in lattice(spacing):
         for z, height, parity, _, inside in layer.planes:
-            x = layer.across[:inside]
+            x = layer.basis[:inside, 1:3]
             weights = height * layer.weights[parity][:, :inside]
             total = total + weights @ np.stack([np.ones(inside), x[:, 0], x[:, 0] ** 2, x[:, 1] ** 2 * z**2], axis=1)
     np.testing.assert_allclose(total[0], [1.0, 0.0, 1.0, 1.0], atol=2e-6)  # what is beyond the radius is missing

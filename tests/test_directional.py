@@ -117,6 +117,38 @@ def test_known_values_of_wide_and_tilted_latents():
     assert abs(wide.var()[0] - 0.8575) < 1e-4
 
 
+def below(mean, cov, j, end):
+    """P(y_j <= end) and the mass of all directions: densities by Gauss's rule along the axis, equal steps round it."""
+    x, w = np.polynomial.legendre.leggauss(60)
+    angle, parts = 2.0 * np.pi * np.arange(96) / 96, []
+    for first, last in ((np.pi, np.arccos(end)), (np.arccos(end), 0.0)):
+        theta = 0.5 * (first + last) + 0.5 * (first - last) * x
+        round_axis = [np.multiply.outer(np.sin(theta), f(angle)) for f in (np.cos, np.sin)]
+        y = np.insert(np.stack(round_axis, axis=-1), j, np.cos(theta)[:, None], axis=-1).reshape(-1, 3)
+        n = len(y)
+        p = np.exp(log_average(0.5, np.broadcast_to(mean, (n, 3)), np.broadcast_to(cov, (n, 3, 3)), y))
+        parts.append(0.25 * (first - last) * np.sum(w * np.sin(theta) * p.reshape(60, 96).mean(axis=1)))
+    return parts[0], sum(parts)
+
+
+@pytest.mark.parametrize("variance, narrow", [(25.0, 0.8), (1e4, 0.8), (3e3, 0.2)])
+def test_intervals_of_coordinates_of_wide_latents_are_those_of_the_densities(variance, narrow):
+    """Ends within 1e-4 of the spread: Sobol points under the latent were off by ten times that."""
+    mean, C = np.array([5.0, 0.6, -10.0]), np.array([[1.0, 0.3, 0.2], [0.3, narrow, -0.1], [0.2, -0.1, 1.0]])
+    p = Predictive(families.VonMisesFisher().resolve(np.eye(3)[:1]), mean[None], variance * C[None])
+    near = 1e-4 * np.sqrt(np.diagonal(p.var()[0]))
+    for j, ends in enumerate(p.interval(0.9)[0]):
+        for end, q in zip(ends, (0.05, 0.95), strict=True):
+            (low, mass), (high, _) = (below(mean, variance * C, j, end + s * near[j]) for s in (-1.0, 1.0))
+            assert abs(mass - 1.0) < 1e-7
+            assert low < q < high
+
+
+def test_coordinates_of_wide_latents_without_direction_are_uniform():
+    p = Predictive(families.VonMisesFisher().resolve(np.eye(3)[:1]), np.zeros((1, 3)), 1e4 * np.eye(3)[None])
+    np.testing.assert_allclose(p.interval(0.9)[0], [[-0.9, 0.9]] * 3, atol=2e-6)
+
+
 def test_ten_dimensions_by_sampling():
     rng = np.random.default_rng(6)
     d = 10

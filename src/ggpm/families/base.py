@@ -581,7 +581,7 @@ class Family(BaseEstimator, ABC):
         return None
 
     def part_laws(self, mean: Array, cov: Array) -> Any:
-        """Laws of the logits of all parts, rows of d `WidePart` each, where latents are too wide for nodes; else None.
+        """Laws like `WidePart` of the logits of all parts, d in a row, where latents are too wide for nodes; else None.
 
         Beside `part_log_prob`: a list with an entry for every row of latents N(mean, cov).
         """

@@ -12,8 +12,12 @@ from ggpm.families.base import Array
 from ggpm.families.directions import Directions
 from ggpm.families.special import BesselRatio, length, sum_of_others
 from ggpm.families.special.bessel import quick_log_bessel
-from ggpm.families.special.directional import MOST, average_moments
+from ggpm.families.special.directional import MOST, WideCoordinate, average_moments
 from ggpm.families.support import Sphere, Support
+
+# Standard deviation of the latent above which coordinates in space have laws of their own: these cost less than nodes
+# there, which are too many from about 15 on.
+_WIDE = 4.0
 
 
 class VonMisesFisher(Directions):
@@ -78,6 +82,14 @@ class VonMisesFisher(Directions):
         # a y + b s - kappa is never positive: nothing of the size of kappa is left where the density is
         fit = (own[..., None] * y + across) - kappa[:, None, :, None]
         return bessel + log_volume + fit - BesselRatio(d / 2 - 1, kappa).log[:, None, :, None]
+
+    def part_laws(self, mean: Array, cov: Array) -> list[list[WideCoordinate] | None]:
+        out: list[list[WideCoordinate] | None] = [None] * len(mean)
+        if mean.shape[1] == 3:
+            for row in np.flatnonzero(np.einsum("njj->nj", cov).max(axis=1) > _WIDE**2):
+                laws = [WideCoordinate(mean[row], cov[row], j) for j in range(3)]
+                out[row] = laws if all(law.usable for law in laws) else None
+        return out
 
     # ---- in the space of y -------------------------------------------------------------------------------
     def predictive_moments(self, mean: Array, cov: Array) -> tuple[Array, Array] | None:

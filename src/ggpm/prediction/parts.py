@@ -159,12 +159,13 @@ def _own_tables(p: Predictive, row: int, laws: list[Any]) -> Iterator[tuple[Rows
     place = np.array([law.place for law in laws])[None]
     centre, width = place[..., 0], place[..., 1]
     beyond = np.stack([law.beyond() for law in laws], axis=1)[:, None]
-    ends = np.broadcast_to(np.array([-ALL, ALL])[:, None], (1, 2, len(laws)))
+    reach = np.array([law.reach for law in laws])
+    ends = np.stack([-reach, reach])[None]
 
     def density(z: Array) -> Array:
         return np.stack([law.density(z[0, :, j]) for j, law in enumerate(laws)], axis=-1)[None]
 
-    rows, size = np.array([row]), 2 * POINTS - 1
+    rows, size = np.array([row]), laws[0].points
     while size <= MOST_POINTS:
         table, off = _table(p, density, centre, width, ends, size, beyond)
         if off[0] < LOST_BY_LAWS:

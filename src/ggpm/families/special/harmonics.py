@@ -56,7 +56,7 @@ _TINY = 1e-100
 _FAR, _RADII = 8.0, 44
 _WIDTH, _LOWEST, _HIGHEST_LOG_K, _LEAST_SPREAD = 0.5, -20.0, 30.0, 0.05
 _KEPT = 1e-10  # weights of rays that count
-_NODES = 2**15  # that are worked on together: arrays that stay in the cache
+_NODES = 2**16  # that are worked on together: with fewer, calls cost as much as their work
 
 
 def harmonics(mean: Array, cov: Array, care: int = 0) -> Iterator[tuple[Rows, Complex]]:
@@ -155,8 +155,8 @@ def _series(
 ) -> tuple[Complex, NDArray[np.bool_]]:
     """Coefficients of those rows for which so many rays, 2 pi/turns apart, are enough, and which these are."""
     origin = np.arctan2(mean[:, 1], mean[:, 0])
-    psi = origin[:, None] + _apart(rays, turns)
-    cos, sin = np.cos(psi), np.sin(psi)
+    ray = np.multiply.outer(np.exp(1j * origin), np.exp(1j * _apart(rays, turns)))
+    cos, sin = ray.real.copy(), ray.imag.copy()
     weight, scale, middle = _weights_of_rays(mean, cov, cos, sin)
     weight *= 2.0 * np.pi / turns
     # Sums of harmonic n have that of turns - n in them. Coefficients of the direction fall at least geometrically, and
@@ -235,7 +235,7 @@ def _given_direction(cov: Array) -> tuple[Array, Array]:
 
 def _taps(x: Array, share: Array) -> Array:
     """Shares times weights of interpolation by polynomials through `_TAPS` points about x in [0, 1)."""
-    nodes = np.arange(_TAPS) - float(_BELOW)
+    nodes, factors = _points()
     out, away = np.empty((_TAPS, *x.shape)), x - nodes[:, None, None]
     out[0] = share
     for j in range(1, _TAPS):
@@ -245,8 +245,15 @@ def _taps(x: Array, share: Array) -> Array:
         out[j] *= after
         if j:
             after *= away[j]
-    out *= [[[1.0 / np.prod([a - b for b in nodes if a != b])]] for a in nodes]
+    out *= factors[:, None, None]
     return out
+
+
+@lru_cache(maxsize=1)
+def _points() -> tuple[Array, Array]:
+    """Points of interpolation, and factors of their weights."""
+    nodes = np.arange(_TAPS, dtype=np.float64) - _BELOW
+    return nodes, np.array([1.0 / np.prod([a - b for b in nodes if a != b]) for a in nodes])
 
 
 # ---- wide latents ---------------------------------------------------------------------------------------------------
@@ -309,10 +316,16 @@ def _radii(m: Array, order: int) -> tuple[Array, Array]:
     nodes, weights = both[:, :order], both[:, order:]
     far = np.flatnonzero(m > _RIGHT)
     if far.size:
-        z, w = hermite_e.hermegauss(order)
-        nodes[far], weights[far] = z, (w / w.sum()) * (1.0 + z / m[far, None])
+        z, w = _hermite(order)
+        nodes[far], weights[far] = z, w * (1.0 + z / m[far, None])
     nodes += m[:, None]
     return np.maximum(nodes, 0.0, out=nodes), weights
+
+
+@lru_cache(maxsize=8)
+def _hermite(order: int) -> tuple[Array, Array]:
+    z, w = hermite_e.hermegauss(order)
+    return z, w / w.sum()
 
 
 @lru_cache(maxsize=8)
@@ -366,8 +379,7 @@ def _averages(count: int) -> Array:
     x = (np.arange(int(np.ceil((_LARGEST + 1.5) * _PER_UNIT)) + _TAPS) - _BELOW) / _PER_UNIT
     k = np.expm1(x) / _FACTOR
     angle = np.pi * (np.arange(_TERMS) + 0.5) / (2 * _TERMS)
-    z, w = hermite_e.hermegauss(48)
-    w = w / w.sum()
+    z, w = _hermite(48)
     values = np.empty((_TERMS, len(x), count + 1))
     for j, sd in enumerate(_SPREAD * np.cos(angle)):
         A = bessel_ratios(np.abs(k)[:, None] * np.exp(sd * z - sd**2), count)

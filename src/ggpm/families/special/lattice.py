@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.families.special.bessel import BesselRatio
-from ggpm.families.special.steps import log_needle, resultant
+from ggpm.families.special.steps import PER_UNIT, log_needle, place_of, resultant
 
 Array = NDArray[np.float64]
 
@@ -42,8 +42,8 @@ _ENTRIES = ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2))  # of a lower triang
 class Layer:
     """One of the two cubic lattices: nodes (x_1, x_2) by their radius, and the planes."""
 
-    across: Array
-    """(S, 2)"""
+    basis: Array
+    """1, x_1, x_2, x_1², x_1 x_2, x_2², (S, 6): what is linear or quadratic in nodes is a product with it."""
     weights: Array
     """Of (x_1, x_2) in even and in odd planes: of the whole, and seven times with other signs, (2, 8, S)."""
     planes: tuple[tuple[float, float, int, int, int], ...]
@@ -78,7 +78,9 @@ def lattice(spacing: float) -> tuple[Layer, Layer]:
             x, slope = _stretched(t)
             within, inside = (int(np.sum(square + t * t <= r * r)) for r in (_SHELL, _RADIUS))
             planes.append((float(x), float(slope * np.exp(-0.5 * x * x)), int(step) % 2, within, inside))
-        layers.append(Layer(across, weights, tuple(plane for plane in planes if plane[-1])))
+        x, w = across.T
+        basis = np.stack([np.ones_like(x), x, w, x * x, x * w, w * w], axis=1)
+        layers.append(Layer(basis, weights, tuple(plane for plane in planes if plane[-1])))
     return layers[0], layers[1]
 
 
@@ -95,22 +97,21 @@ def lattice_densities(
     """
     mode, N = _mode(mean, root, y)
     R, cos, sin = _entries(root), np.cos(y), np.sin(y)
-    out, shell, sd = np.zeros((8, len(mean))), np.zeros(len(mean)), R[5] * N[5]
+    # (a, b, c) = mean + R e, e = mode + N (x, w, x_3)
+    centre, T = mean.T + _times(R, mode), _product(R, N)
+    level, tilt = _exponent(mode, N)
+    out, shell = np.zeros((8, len(mean))), np.zeros(len(mean))
     for layer in lattice(spacing):
-        x, w = layer.across[:, :1], layer.across[:, 1:]
-        # (a, b, c) = mean + R e, e = mode + N (x, w, x_3)
-        e0, e1, e2 = mode[0] + x * N[0], mode[1] + x * N[1] + w * N[2], mode[2] + x * N[3] + w * N[4]
-        a, b, size, g, log_k = _placed(mean, R, e0, e1, e2)
+        a, b, size, g, place = _placed(layer, centre, T)
         lost = g * np.maximum(size - a * cos - b * sin, 0.0)  # k (1 - cos)
-        level, tilt = 0.5 * (x * x + w * w - e0 * e0 - e1 * e1 - e2 * e2), e2 * N[5]
-        total = np.zeros((2, *log_k.shape))
+        total = np.zeros((2, *place.shape))
         for z, height, parity, within, inside in layer.planes:
-            f = log_needle(log_k[:inside] + z * sd)
-            f -= lost[:inside] * np.exp(z * sd)
-            f -= z * tilt[:inside]
-            f += level[:inside]
+            here = level - z * tilt
+            here[0] += np.log(height) + 0.5 * z * z * (1.0 - N[5] ** 2)
+            f = layer.basis[:inside] @ here
+            f += log_needle(place[:inside] + PER_UNIT * z * T[5])
+            f -= lost[:inside] * np.exp(z * T[5])
             np.exp(f, out=f)
-            f *= height * np.exp(0.5 * z * z * (1.0 - N[5] ** 2))
             total[parity, :inside] += f
             shell += layer.weights[0, 0, within:inside] @ f[within:]
         out += layer.weights[0] @ total[0] + layer.weights[1] @ total[1]
@@ -124,11 +125,10 @@ def lattice_moments(mean: Array, root: Array, spacing: float) -> tuple[Array, ND
     """E[A(k) (cos, sin)], (k, 2), and whether the lattice is fine enough for it."""
     R, out = _entries(root), np.zeros((2, 8, len(mean)))
     for layer in lattice(spacing):
-        x, w = layer.across[:, :1], layer.across[:, 1:]
-        a, b, size, _, log_k = _placed(mean, R, x, w, np.zeros((1, 1)))
-        total = np.zeros((2, *log_k.shape))
+        a, b, size, _, place = _placed(layer, mean.T, R)
+        total = np.zeros((2, *place.shape))
         for z, height, parity, _, inside in layer.planes:
-            total[parity, :inside] += height * resultant(log_k[:inside] + z * R[5])
+            total[parity, :inside] += height * resultant(place[:inside] + PER_UNIT * z * R[5])
         total /= np.maximum(size, _TINY)
         for j, part in enumerate((a, b)):
             out[j] += layer.weights[0] @ (total[0] * part) + layer.weights[1] @ (total[1] * part)
@@ -143,16 +143,38 @@ def _fine(sums: Array, in_plane: Array | float, across: Array | float) -> NDArra
     return (np.maximum(parts[3], parts[4]) <= in_plane) & (parts[1:].max(axis=0) <= across)
 
 
-def _placed(mean: Array, R: Array, e0: Array, e1: Array, e2: Array) -> tuple[Array, Array, Array, Array, Array]:
-    """a, b, their length, exp(c)/sqrt(1 + a² + b²) and log k at mean + R e."""
-    m = mean.T
-    a, b = m[0] + R[0] * e0, m[1] + R[1] * e0 + R[2] * e1
-    g = np.exp(m[2] + R[3] * e0 + R[4] * e1 + R[5] * e2)
+def _placed(layer: Layer, centre: Array, T: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """a, b, their length, exp(c)/sqrt(1 + a² + b²) and the place of log k at centre + T (x_1, x_2, 0)."""
+    zero = np.zeros_like(T[0])
+    a, b, g = layer.basis[:, :3] @ np.array([
+        [centre[0], T[0], zero],
+        [centre[1], T[1], T[2]],
+        [centre[2], T[3], T[4]],
+    ])  # fmt: skip
     square = a * a + b * b
+    np.exp(g, out=g)
     g /= np.sqrt(1.0 + square)
     size = np.sqrt(square)
     with np.errstate(divide="ignore"):
-        return a, b, size, g, np.log(g * size)
+        return a, b, size, g, place_of(np.log(g * size))
+
+
+def _exponent(mode: Array, N: Array) -> tuple[Array, Array]:
+    """(|x|² - |e|²)/2 for e = mode + N x: coefficients (6, k) of a layer's basis at x_3 = 0, and of its fall with x_3.
+
+    What is left is quadratic in x_3 alone.
+    """
+    p, q, r = mode
+    level = np.array([
+        -0.5 * (p * p + q * q + r * r),
+        -(p * N[0] + q * N[1] + r * N[3]),
+        -(q * N[2] + r * N[4]),
+        0.5 * (1.0 - N[0] ** 2 - N[1] ** 2 - N[3] ** 2),
+        -(N[1] * N[2] + N[3] * N[4]),
+        0.5 * (1.0 - N[2] ** 2 - N[4] ** 2),
+    ])  # fmt: skip
+    zero = np.zeros_like(p)
+    return level, N[5] * np.array([r, N[3], N[4], zero, zero, zero])
 
 
 def _mode(mean: Array, root: Array, y: Array) -> tuple[Array, Array]:
@@ -187,6 +209,16 @@ def _mode(mean: Array, root: Array, y: Array) -> tuple[Array, Array]:
 
 def _entries(root: Array) -> Array:
     return np.stack([root[:, i, j] for i, j in _ENTRIES])
+
+
+def _times(R: Array, v: Array) -> Array:
+    return np.array([R[0] * v[0], R[1] * v[0] + R[2] * v[1], R[3] * v[0] + R[4] * v[1] + R[5] * v[2]])
+
+
+def _product(R: Array, N: Array) -> Array:
+    """R N of lower triangles, by their columns."""
+    first, second = _times(R, N[[0, 1, 3]]), _times(R, np.array([0.0 * N[2], N[2], N[4]]))
+    return np.array([first[0], first[1], second[1], first[2], second[2], R[5] * N[5]])
 
 
 def _root(M: Array) -> Array:

@@ -11,40 +11,55 @@ from ggpm.families.special.bessel import BesselRatio
 
 Array = NDArray[np.float64]
 
-LARGEST = 18.0  # log k up to which it is made; what is larger is taken to be that
-_LOWEST, _PER_UNIT = -18.0, 512  # a chord of that length is off by 7e-8 at most (measured)
+LARGEST, _LOWEST = 18.0, -18.0  # log k between which it is made
+PER_UNIT = 512  # steps in one unit of log k: a chord of that length is off by 7e-8 at most (measured)
+_BELOW = 32.0 * PER_UNIT  # steps below the lowest log k, where k is zero for all that is asked
 
 
-def log_needle(log_k: Array) -> Array:
+def place_of(log_k: Array) -> Array:
+    """Steps from the lowest log k, negative below it; a number also where k is zero.
+
+    >>> place_of(np.array([-18.0, -17.0])).tolist()
+    [0.0, 512.0]
+    """
+    place = log_k - _LOWEST
+    place *= PER_UNIT
+    return np.asarray(np.maximum(place, -_BELOW, out=place), dtype=np.float64)
+
+
+def log_needle(place: Array) -> Array:
     """log(exp(k)/I_0(k)) to 7e-8, for log k up to `LARGEST`: the density of an angle at its mean, times 2 pi.
 
-    >>> bool(abs(log_needle(np.zeros(1))[0] - 1.0 + np.log(np.i0(1.0))) < 1e-7)
+    >>> bool(abs(log_needle(place_of(np.zeros(1)))[0] - 1.0 + np.log(np.i0(1.0))) < 1e-7)
     True
     """
-    return _at(log_k, *_steps()[0])
+    return _at(place, *_steps()[0])
 
 
-def resultant(log_k: Array) -> Array:
+def resultant(place: Array) -> Array:
     """A(k) = I_1(k)/I_0(k) to 7e-8, for log k up to `LARGEST`."""
-    return _at(log_k, *_steps()[1])
+    return _at(place, *_steps()[1])
 
 
-def _at(log_k: Array, values: Array, rises: Array) -> Array:
-    place = (log_k - _LOWEST) * _PER_UNIT
-    np.maximum(place, 0.0, out=place)
+def _at(place: Array, values: Array, slopes: Array) -> Array:
     cell = place.astype(np.intp)
-    place -= cell
-    place *= rises.take(cell, mode="clip")
-    place += values.take(cell, mode="clip")
-    return place
+    out = slopes.take(cell, mode="clip")
+    out *= place
+    out += values.take(cell, mode="clip")
+    return out
 
 
 @lru_cache(maxsize=1)
 def _steps() -> tuple[tuple[Array, Array], ...]:
-    """Values at the steps, moved by half of what the arcs bend, and the rises from each to the next."""
-    log_k = np.linspace(_LOWEST, LARGEST, round(LARGEST - _LOWEST) * _PER_UNIT + 1)
+    """Lines between the steps, moved by half of what the arcs bend: values at place zero, and slopes.
+
+    The first is flat: what is below the lowest log k is as there.
+    """
+    log_k = np.linspace(_LOWEST, LARGEST, round(LARGEST - _LOWEST) * PER_UNIT + 1)
     bessel, out = BesselRatio(0.0, np.exp(log_k)), []
     for values in (-bessel.log, 1.0 - bessel.one_minus_A):
         values[1:-1] -= np.diff(values, 2) / 16.0
-        out.append((values[:-1].copy(), np.diff(values)))
+        slopes = np.diff(values)
+        slopes[0] = 0.0
+        out.append((values[:-1] - slopes * np.arange(len(slopes)), slopes))
     return tuple(out)

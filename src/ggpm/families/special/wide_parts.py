@@ -48,6 +48,9 @@ class WidePart:
     ``WidePart.usable`` is False where the mixture would need too many normals.
     """
 
+    reach, points = FARTHEST, 81
+    """Logits up to which there is mass, and how many of them a table begins with."""
+
     def __init__(self, mean: Array, cov: Array, j: int):
         others = [k for k in range(len(mean)) if k != j]
         self.usable = True
