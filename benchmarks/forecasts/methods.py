@@ -51,7 +51,8 @@ from sklearn.preprocessing import StandardScaler
 
 Array = NDArray[np.float64]
 FOLDS = 5  # within the training rows
-LARGEST_LOG_PRECISION = 14.0  # of Dirichlets; beyond it differences of log-gamma functions lose their digits
+# Of Dirichlets, and of sizes of negative binomials; beyond it differences of log-gamma functions lose their digits.
+LARGEST_LOG_PRECISION = 14.0
 LEAST_SHARE = 1e-4  # of a category in the predictions of learners that know no bounds
 SCALES = {"positive": Scale("log"), "share": Scale("logit")}
 
@@ -152,7 +153,8 @@ def density(kind: str, found: Array, y: NDArray, trials: Array | None) -> Maker:
     if kind == "count":
 
         def count(raw: Array, p: Array) -> Forecast:
-            return NegativeBinomial(np.exp(p[0] + p[1] * np.log(np.maximum(raw, 1e-2))), np.exp(p[2]))
+            size = np.exp(min(p[2], LARGEST_LOG_PRECISION))
+            return NegativeBinomial(np.exp(p[0] + p[1] * np.log(np.maximum(raw, 1e-2))), size)
 
         best = minimum(lambda p: -float(count(found, p).log_prob(y).mean()), [0.0, 1.0, 0.0])
         return lambda raw, _: count(raw, best)
