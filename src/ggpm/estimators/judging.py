@@ -129,6 +129,8 @@ class Judging(Predicting):
     def _newcomers_of(self, groups: Any, folds: int) -> list[NDArray[np.bool_]]:
         """Masks of the training rows whose labels are new where their group is left out, for each column of labels."""
         field: Any = self.fit_.evidence.field
+        if not self.fit_.newcomers:  # as with inducing points, whose rows lie elsewhere
+            return []
         fold, columns = group_folds(groups, field.n_rows, folds)[1], [other.column for other in self.fit_.newcomers]
         return [np.array([np.ptp(fold[labels == label]) == 0 for label in labels]) for labels in field.X.T[columns]]
 

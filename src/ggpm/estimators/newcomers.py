@@ -58,6 +58,15 @@ def with_newcomers(
     """A contest, with others for labels that are new in columns of groups, if there are any.
 
     ``budget`` are the seconds for all of them.
+
+    Examples
+    --------
+    >>> from ggpm import GGPRegressor
+    >>> rng, firm = np.random.default_rng(0), np.repeat(list("abcdefghij"), 6)
+    >>> X = np.array([[label, x] for label, x in zip(firm, rng.normal(size=60))], dtype=object)
+    >>> (without,) = GGPRegressor().fit(X, rng.normal(size=60)).fit_.newcomers  # by this function
+    >>> without.column, 0.0 < without.weight < 1.0
+    (0, True)
     """
     X = pool.field.X  # type: ignore[attr-defined]
     for column in columns_of_groups(X, columns) if total(pool) >= BLOCKS_FROM else ():

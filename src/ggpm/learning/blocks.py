@@ -29,6 +29,12 @@ def blocks(pool: Evidence, columns: Columns) -> Rows | None:
     no order, such blocks are as good as any. For few rows, and where the table is sorted by y or by combinations of
     labels, so that blocks would be whole classes or combinations, which nothing can predict, only rows that stand there
     several times are left out together: they say the same as one of so much weight. None where there are no such rows.
+
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(60.0)[:, None]
+    >>> fit = GGPRegressor("gaussian", optimizer=None).fit(X, np.sin(X[:, 0])).fit_
+    >>> blocks(fit.evidence, fit.columns)[:14]
+    array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2])
     """
     field: Any = pool.field
     n, kinds = field.n_rows, columns.kinds
@@ -45,7 +51,13 @@ def blocks(pool: Evidence, columns: Columns) -> Rows | None:
 
 
 def total(pool: Evidence) -> float:
-    """How many rows there are, each as often as it counts."""
+    """How many rows there are, each as often as it counts.
+
+    >>> from ggpm import GGPRegressor
+    >>> X = np.arange(8.0)[:, None]
+    >>> total(GGPRegressor("poisson", optimizer=None).fit(X, np.arange(8), np.full(8, 2.0)).fit_.evidence)
+    16.0
+    """
     field: Any = pool.field
     return float(pool.family.split(field.y)[1].sum()) if isinstance(pool.family, Weighted) else float(field.n_rows)
 

@@ -137,6 +137,11 @@ class Newcomers:
 
     Levels of labels explain the rows that have them. How far they help with other labels is another question, whose
     answer, from labels that are left out whole, is the weight.
+
+    >>> from ggpm import GGPRegressor
+    >>> fit = GGPRegressor("poisson").fit(np.arange(8.0)[:, None], np.arange(8)).fit_
+    >>> Newcomers(0, 0.3, fit).are(np.array([[3.0], [9.0]]))
+    array([False,  True])
     """
 
     column: int

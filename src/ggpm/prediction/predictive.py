@@ -114,7 +114,12 @@ class Predictive:
         return np.asarray(answer(self))
 
     def alike(self) -> list[tuple[Rows, Predictive]]:
-        """Rows that are averages with the same weights, with distributions, set by set: all but for a `Mixture`."""
+        """Rows that are averages with the same weights, with distributions, set by set: all but for a `Mixture`.
+
+        >>> from ggpm.families import Poisson
+        >>> Predictive(Poisson(), np.zeros((2, 1)), np.ones((2, 1, 1))).alike()
+        [(array([0, 1]), Predictive(Poisson(), 2 rows))]
+        """
         return [(np.arange(len(self)), self)]
 
     def __len__(self) -> int:

@@ -226,8 +226,8 @@ def _from_edge(length: Array, width: Array, narrow: float) -> tuple[Array, Array
 def _far_below(a: Array, b: Array) -> Array:
     """P(z < -FARTHEST) of the logit of a beta variable with parameters exp(a) and exp(b).
 
-    >>> float(_far_below(np.full(1, -9.0), np.full(1, -9.0))[0].round(4)) # exp(-700 exp(-9))/2
-    0.4587
+    >>> float(_far_below(np.full(1, -9.0), np.full(1, -9.0))[0].round(4))  # exp(-700 exp(-9))/2
+    0.4586
     """
     own, others = np.exp(np.clip(a, SMALLEST, 10.0)), np.exp(np.clip(b, SMALLEST, LARGEST))
     near = np.exp(-FARTHEST * own - np.log(own) - betaln(own, others))
