@@ -95,6 +95,11 @@ def _kernel(context: click.Context, option: click.Parameter, text: str | None) -
     help="Whether and how models are averaged; the default of the library if not given.",
 )
 @click.option(
+    "--recalibration",
+    type=click.Choice(["auto", "none", "loo"]),
+    help="Whether predictions are corrected by transforms of rows left out; the default of the library if not given.",
+)
+@click.option(
     "--restarts", default=0, show_default=True, type=click.IntRange(min=0), help="Further starts of the search."
 )
 @click.option("--seed", default=0, show_default=True, help="For restarts and inducing points.")
@@ -343,14 +348,15 @@ def _estimator(family: str, options: dict[str, Any]) -> Any:
         "n_restarts_optimizer": options["restarts"],
         "random_state": options["seed"],
     }
-    if options["averaging"] is not None:
-        settings["averaging"] = options["averaging"]
+    settings |= {name: options[name] for name in ("averaging", "recalibration") if options[name] is not None}
     if options["standardise"] and options["kernel"] is None:
         raise click.UsageError("--standardise belongs to --kernel: without it, columns are measured in their spread.")
     belongs = {"units": ("von_mises",), "closure": COMPOSITIONS, "zeros": COMPOSITIONS, "order": ("ordinal",)}
     for name, owners in belongs.items():
         if options[name] and family not in owners:
             raise click.UsageError(f"--{name} belongs to --family {owners[0]}, not to {family}.")
+    if options["recalibration"] is not None and (family == "ordinal" or family in CLASSIFIERS):
+        raise click.UsageError("--recalibration is of numbers and angles, not of classes and grades.")
     if family == "ordinal":
         order = None if options["order"] is None else split_columns(options["order"])
         return GGPOrdinalClassifier(order=order, **settings)

@@ -232,6 +232,7 @@ class GGP(Judging, BaseEstimator):
             fit = self._averaged(fit, chosen)
             if chosen is not None:
                 fit = replace(fit, newcomers=tuple(self._newcomers(fit, chosen)))
+            fit = self._recalibrated(fit, chosen)
         except MemoryError as error:
             if advice.field == "exact":
                 raise
@@ -285,6 +286,10 @@ class GGP(Judging, BaseEstimator):
         if by_itself or (self.averaging == "integrate" and self.optimizer is not None):
             return averaging.integrated(fit)
         return fit if chosen is None or len(chosen.weights) < 2 else averaging.stacked(fit, chosen)
+
+    def _recalibrated(self, fit: Fit, chosen: Contest | None) -> Fit:
+        """The fit with laws of its transforms, where outputs are numbers or angles."""
+        return fit
 
     def _newcomers(self, fit: Fit, chosen: Contest) -> Iterator[Newcomers]:
         """Fits that do not look at a column, for rows whose label there is new; none where there is no posterior."""
@@ -512,6 +517,7 @@ class GGP(Judging, BaseEstimator):
         evidence = Evidence(likelihood, fit.kernels, field, fit.rule, fit.evidence.objective)
         evidence.priors = fit.evidence.priors
         updated = SearchOutcome(evidence, n_iter=fit.n_iter).fit(columns, fit.target, fit.offset)
+        updated = replace(updated, recalibration=fit.recalibration)
         self._adopt(updated)
         for note in updated.notes:
             warnings.warn(note, ConvergenceWarning, stacklevel=2)

@@ -17,7 +17,7 @@ from ggpm.estimators.predicting import Predicting
 from ggpm.fields.dense import DenseField
 from ggpm.learning.fit import NO_MODE
 from ggpm.learning.information import seen
-from ggpm.prediction.loo import LeaveOneOut, group_folds, leave_groups_out, leave_one_out, mixed_loo
+from ggpm.prediction.loo import LeaveOneOut, group_folds, leave_groups_out, leave_one_out, mixed_loo, recalibrated_loo
 
 if TYPE_CHECKING:
     from ggpm.prediction.diagnosis import Diagnosis
@@ -108,8 +108,9 @@ class Judging(Predicting):
                 "averaging, inducing points, neighbours or objective='loo'. Use hyperparameters='held'."
             )
         if groups is not None:
-            weights, fits = zip(*self.fit_.averaged_where(self._newcomers_of(groups, folds), field.n_rows))
-            found = mixed_loo(np.stack(weights), [leave_groups_out(fit.evidence, groups, folds) for fit in fits])
+            new = self._newcomers_of(groups, folds)
+            weights, fits = zip(*self.fit_.averaged_where(new, field.n_rows))
+            parts = [leave_groups_out(fit.evidence, groups, folds) for fit in fits]
         else:
             if neighbours is not None:
                 check_whole(neighbours, "neighbours", 0)
@@ -119,9 +120,13 @@ class Judging(Predicting):
                     f"must be 0 or None; got {neighbours}."
                 )
             count = neighbours if isinstance(field, DenseField) else 0
-            found = mixed_loo(
-                self._weights, [leave_one_out(fit.approximate(), count) for fit in self.fit_.members]
-            )  # fmt: skip
+            new, fits = [], self.fit_.members
+            weights = tuple(np.full(field.n_rows, fit.weight) for fit in fits)
+            parts = [leave_one_out(fit.approximate(), count) for fit in fits]
+        found = mixed_loo(np.stack(weights), parts)
+        laws = self.fit_.laws_where(new, field.n_rows)
+        if laws is not None:
+            found = recalibrated_loo(found, np.stack(weights), fits, parts, laws)
         if hyperparameters == "left out" and self.optimizer is not None:
             found = replace(found, pointwise=found.pointwise - seen(self.fit_.evidence))
         return replace(found, observed=self._labelled(found.observed))

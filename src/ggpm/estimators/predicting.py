@@ -19,11 +19,15 @@ from ggpm.families.base import Family
 from ggpm.prediction.averages import mixed_moments, picked
 from ggpm.prediction.mixture import Mixture
 from ggpm.prediction.predictive import Predictive
+from ggpm.prediction.recalibrated import Recalibrated
 
 if TYPE_CHECKING:
     from ggpm.learning.fit import Fit
 
 Array = NDArray[np.float64]
+
+
+RANKED = 200  # joint draws at least whose order recalibrated ones are given
 
 
 class Predicting(FramedOutput):
@@ -46,20 +50,15 @@ class Predicting(FramedOutput):
         if is_dask(X):
             return self.predict_dist(X, offset=offset).latent()
         self._require_offset(offset)
-        weights, _, means, covs = zip(*self._latents(X, offset))
+        weights, _, means, covs = zip(*self._latents(inputs_of(self, X, self.fit_.columns)[0], offset))
         return (means[0], covs[0]) if len(means) == 1 else mixed_moments(np.stack(weights), means, covs)
 
-    def _latents(self, X: Any, offset: Any) -> list[tuple[Array, Fit, Array, Array]]:
-        """Every fit that is averaged with its weights (m,), and mean and covariance of the latent under it."""
-        X, _ = inputs_of(self, X, self.fit_.columns)
+    def _latents(self, X: Array, offset: Any) -> list[tuple[Array, Fit, Array, Array]]:
+        """Every fit that is averaged at encoded rows, with its weights (m,), and the latent's mean and covariance."""
         offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
         offset = as_offset(offset, len(X), self.family_.latent_dim) + self.family_.origin
         latents = ((weight, fit, fit.posterior.latent(X)) for weight, fit in self.fit_.averaged(X))
         return [(weight, fit, mean + offset, cov) for weight, fit, (mean, cov) in latents]
-
-    @property
-    def _weights(self) -> Array:
-        return np.array([fit.weight for fit in self.fit_.members])
 
     def _require_offset(self, offset: Any) -> None:
         """Without the offset that a model was fitted with, its predictions are for an exposure that nobody meant."""
@@ -93,11 +92,14 @@ class Predicting(FramedOutput):
             return LazyPredictive(self, X, offset, trials)
         check_is_fitted(self)
         self._require_offset(offset)
-        found = self._latents(X, offset)
+        encoded, _ = inputs_of(self, X, self.fit_.columns)
+        found = self._latents(encoded, offset)
         trials = _as_trials(trials, len(found[0][0]), self.family_)
         labels = getattr(self, "classes_", None)
         parts = [Predictive(fit.family, mean, cov, trials, labels) for _, fit, mean, cov in found]
-        return parts[0] if len(parts) == 1 else Mixture(parts, np.stack([weight for weight, *_ in found]))
+        whole = parts[0] if len(parts) == 1 else Mixture(parts, np.stack([weight for weight, *_ in found]))
+        laws = self.fit_.laws_where(self.fit_.new_labels(encoded), len(encoded))
+        return whole if laws is None else Recalibrated(whole, *laws)
 
     def terms(self, X: Any) -> dict[str, tuple[Array, Array]]:
         """Mean and standard deviation, (m, D) each, of every summand of the kernel, by a name of its own.
@@ -178,6 +180,8 @@ class Predicting(FramedOutput):
             from ggpm.prediction.terms import joint_draws
 
             check_whole(n_samples, "n_samples", 0)
+            asked, recalibrated = n_samples, isinstance(predictive, Recalibrated)
+            n_samples = max(asked, RANKED) if recalibrated else asked
             rng = np.random.default_rng(random_state)
             encoded, _ = inputs_of(self, X, self.fit_.columns)
             shift = predictive.components[0][1].latent_mean - self.posterior_.latent(encoded)[0]  # offset and origin
@@ -193,6 +197,8 @@ class Predicting(FramedOutput):
             for k, (its, drawn) in enumerate(parts):
                 draw, row = np.nonzero(which[its] == k)
                 draws[its[draw], row] = drawn[draw, row]
+            if recalibrated:
+                draws = predictive.in_the_order_of(draws, rng)[:asked]
         return self._labelled(np.moveaxis(draws, 1 if is_dask(X) else 0, -1))
 
     def log_predictive_density(self, X: Any, y: Any, *, offset: Any = None) -> Array:

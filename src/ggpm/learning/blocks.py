@@ -12,7 +12,7 @@ from ggpm.families.base import Family
 from ggpm.families.weighted import Weighted
 from ggpm.learning.objective import Evidence
 
-__all__ = ["blocks", "total"]
+__all__ = ["blocks", "copies", "total"]
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -41,13 +41,23 @@ def blocks(pool: Evidence, columns: Columns) -> Rows | None:
     labels = field.X[:, [kind == "category" for kind in kinds]]
     ordered = "time" in kinds or not (_sorted(pool.family, field.y) or _by_combinations(labels))
     if total(pool) < BLOCKS_FROM or not ordered:
-        rows = np.column_stack([field.X, field.y.reshape(len(field.y), -1), field.offset])
-        alike = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
-        return None if alike.max() == n - 1 else alike
+        return copies(field)
     place = np.arange(n)
     if "time" in kinds:
         place = np.argsort(np.argsort(field.X[:, kinds.index("time")], kind="stable"))
     return place * BLOCKS // n
+
+
+def copies(field: Any) -> Rows | None:
+    """Numbers of the different rows of a field, (n,); None where all are different.
+
+    >>> from ggpm.fields.dense import DenseField
+    >>> copies(DenseField(np.array([[1.0], [2.0], [1.0]]), np.array([5.0, 5.0, 5.0]), np.zeros((3, 1))))
+    array([0, 1, 0])
+    """
+    rows = np.column_stack([field.X, field.y.reshape(len(field.y), -1), field.offset])
+    alike = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+    return None if alike.max() == len(rows) - 1 else alike
 
 
 def total(pool: Evidence) -> float:

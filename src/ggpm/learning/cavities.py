@@ -225,17 +225,10 @@ def _integrals(
     return values, m_bar, V_bar, (t_mean, t_square), phi
 
 
-def without_blocks(approximation: Approximation, block: NDArray[np.intp], tolerance: float = TOLERANCE) -> Array:
-    """log p(y_i | y of all other blocks) of every row, (n,): rows of one block are left out together.
+def block_cavities(approximation: Approximation, block: NDArray[np.intp]) -> tuple[Array, Array]:
+    """Mean (n, D) and covariance (n, D, D) of every row's latent given the sites of all other blocks of rows.
 
     As `cavities`, with the joint marginal of the rows of a block in the place of that of one: C = (V_bb^-1 - U_b)^-1.
-    Rows of some weight count once, as in predictions.
-
-    Parameters
-    ----------
-    approximation : on a dense field
-    block : numbers of the blocks of the rows, (n,)
-    tolerance : error of a row at which it is settled, nats
     """
     q, problem = approximation.q, approximation.process.problem
     (n, D), V, U = problem.shape, q.solution.sensitivity().covariance(), q.U.dense()
@@ -250,6 +243,22 @@ def without_blocks(approximation: Approximation, block: NDArray[np.intp], tolera
         cov[b] = np.einsum("iaib->iab", ((C + C.T) / 2).reshape(k, D, k, D))
     if np.any(np.linalg.eigvalsh(cov)[:, 0] <= 0):
         raise InferenceError("leaving a block of rows out leaves no proper posterior.")
+    return mean, cov
+
+
+def without_blocks(approximation: Approximation, block: NDArray[np.intp], tolerance: float = TOLERANCE) -> Array:
+    """log p(y_i | y of all other blocks) of every row, (n,): rows of one block are left out together.
+
+    Rows of some weight count once, as in predictions.
+
+    Parameters
+    ----------
+    approximation : on a dense field
+    block : numbers of the blocks of the rows, (n,)
+    tolerance : error of a row at which it is settled, nats
+    """
+    problem = approximation.process.problem
+    mean, cov = block_cavities(approximation, block)
     family, y = unweighted(problem.family, problem.y)
     if family.finite and family is problem.family:  # bounded: nodes of the cavity serve, and cost less
         return _integrals(approximation, mean, _cholesky(cov), None, False, tolerance)[0]

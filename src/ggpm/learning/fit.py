@@ -25,6 +25,7 @@ from ggpm.kernels import category_columns
 from ggpm.learning.contest import SearchTable
 from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence, Start, WarmObjective, search, subset_start
+from ggpm.learning.recalibration import Recalibration
 from ggpm.learning.search import STOPPED, Optimum, maximise
 
 __all__ = ["Fit", "Newcomers"]
@@ -64,6 +65,8 @@ class Fit:
     """Fits of the same rows with other kernels or hyperparameters, averaged with this one in predictions."""
     newcomers: tuple[Newcomers, ...] = ()
     """What speaks beside them where a label is new, by columns: the first one that it is new in decides."""
+    recalibration: Recalibration | None = None
+    """Law of the probability integral transforms of rows that were left out; None: not asked for, or uniform."""
     curvature: str = ""
     """Precision of the sites, "observed", "averaged" under q, "Fisher" or "Fisher in k of n rows"; empty: not known."""
     found: Approximation | None = field(default=None, repr=False, compare=False)
@@ -110,7 +113,11 @@ class Fit:
         >>> weight
         array([1., 1.])
         """
-        return self.averaged_where([newcomers.are(X) for newcomers in self.newcomers], len(X))
+        return self.averaged_where(self.new_labels(X), len(X))
+
+    def new_labels(self, X: Array) -> list[NDArray[np.bool_]]:
+        """Masks of the encoded rows whose labels are new, for each column of `newcomers`."""
+        return [newcomers.are(X) for newcomers in self.newcomers]
 
     def averaged_where(self, new: Sequence[NDArray[np.bool_]], m: int) -> list[tuple[Array, Fit]]:
         """The same for m rows whose labels are new where the masks of the columns of `newcomers` say so."""
@@ -121,6 +128,21 @@ class Fit:
                 share = np.where(mask, newcomers.weight, share)
                 found += [(np.where(mask, newcomers.weight * fit.weight, 0.0), fit) for fit in newcomers.fit.members]
         return [((1.0 - share) * fit.weight, fit) for fit in self.members] + found
+
+    def laws_where(
+        self, new: Sequence[NDArray[np.bool_]], m: int
+    ) -> tuple[list[Recalibration], NDArray[np.intp]] | None:  # fmt: skip
+        """Laws of transforms, and the number of that of each of m rows; None where no row has one.
+
+        Rows have that of the column of `newcomers` whose mask says first that their label is new, others the fit's own.
+        """
+        laws = [self.recalibration, *(newcomers.recalibration for newcomers in self.newcomers)]
+        which = np.zeros(m, dtype=np.intp)
+        for k, mask in enumerate(new, start=1):
+            which[mask & (which == 0)] = k
+        if all(laws[k] is None for k in np.unique(which)):
+            return None
+        return [Recalibration(()) if law is None else law for law in laws], which
 
     def without_rows(self) -> Fit:
         """The same for predictions alone: small where the posterior is."""
@@ -148,6 +170,8 @@ class Newcomers:
     weight: float
     """Of this fit beside the one that knows the labels, for such rows; others have nothing to do with it."""
     fit: Fit
+    recalibration: Recalibration | None = None
+    """Law of transforms of such rows, from labels that were left out whole."""
 
     def are(self, X: Array) -> NDArray[np.bool_]:
         """Mask of the encoded rows whose label is new."""

@@ -29,7 +29,17 @@ from ggpm.estimators import GGPClassifier, GGPOrdinalClassifier, GGPRegressor
 from ggpm.families.base import Family
 from ggpm.learning.fit import Fit, Newcomers
 from ggpm.persistence.checks import number, text
-from ggpm.persistence.fits import FORMAT, OF_A_MEMBER, ZERO_DIGEST, restored, search_table, try_out, written
+from ggpm.persistence.fits import (
+    FORMAT,
+    OF_A_MEMBER,
+    ZERO_DIGEST,
+    law_of,
+    packed_law,
+    restored,
+    search_table,
+    try_out,
+    written,
+)  # fmt: skip
 from ggpm.persistence.packing import LoadError, check_classes, known_classes, names_users, require, unpack
 
 __all__ = ["FORMAT", "LoadError", "load", "save"]
@@ -89,7 +99,9 @@ def _serialise(model: Any) -> bytes:
         document |= {"others": entries, "format": FORMAT}
     if fit.newcomers:
         document["newcomers"] = [
-            {"column": other.column, "weight": other.weight, "fits": len(other.fit.members)} for other in fit.newcomers
+            {"column": other.column, "weight": other.weight, "fits": len(other.fit.members)}
+            | ({} if other.recalibration is None else {"recalibration": packed_law(other.recalibration)})
+            for other in fit.newcomers
         ]
     if model.fit_.search is not None:
         document["search"] = [asdict(trial) for trial in model.fit_.search]
@@ -185,7 +197,7 @@ def _restore(content: bytes, length: int, own: tuple[tuple[type, ...], tuple[typ
         require(set(entry) <= OF_A_MEMBER, "another fit has entries that are not known")
         its = {name: arrays.pop(name) for name in list(arrays) if name.startswith(f"{k}/")}
         its = {name.partition("/")[2]: a for name, a in its.items()}
-        members.append(restored(document | entry, its, kind, known))
+        members.append(restored(document | {"recalibration": None} | entry, its, kind, known))
         require(not its, f"unknown arrays {sorted(its)}")
     require(not arrays, f"unknown arrays {sorted(arrays)}")
     newcomers = [_newcomers(entry, members) for entry in reversed(about)][::-1]  # from the end, where the last ones are
@@ -205,7 +217,8 @@ def _averaged(fits: list[Fit], weighted: bool) -> Fit:
 
 def _newcomers(about: dict[str, Any], members: list[Fit]) -> Newcomers:
     """What speaks for labels that are new in a column, from the last members, which are taken away."""
-    require(set(about) == {"column", "weight", "fits"}, "newcomers must have column, weight and fits")
+    known = set(about) - {"recalibration"} == {"column", "weight", "fits"}
+    require(known, "newcomers must have column, weight and fits")
     column, weight, count = about["column"], number(about, "weight"), about["fits"]
     require(type(count) is int and 0 < count <= len(members), "newcomers have other fits")
     fit = _averaged(members[-count:], True)
@@ -213,7 +226,7 @@ def _newcomers(about: dict[str, Any], members: list[Fit]) -> Newcomers:
     kinds = fit.columns.kinds
     require(type(column) is int and 0 <= column < len(kinds), "newcomers have a column that is not there")
     require(kinds[column] == "category" and 0 < weight < 1, "newcomers must be of a category, with a weight below one")
-    return Newcomers(column, weight, fit)
+    return Newcomers(column, weight, fit, law_of(about))
 
 
 def _document(content: bytes, length: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.learning.contest import SearchTable, Trial
 from ggpm.learning.fit import Fit
 from ggpm.learning.objective import Evidence
+from ggpm.learning.recalibration import COSINES, LARGEST_COEFFICIENT, POLYNOMIALS, Recalibration
 from ggpm.persistence.checks import names, number, text
 from ggpm.persistence.packing import pack, require, unpack
 from ggpm.persistence.posteriors import posterior_restored, posterior_written
@@ -67,6 +68,7 @@ def written(model: Any, fit: Fit) -> tuple[dict[str, Any], dict[str, NDArray]]:
         "converged": bool(fit.converged),
         "curvature_of_sites": fit.curvature,
         "weight": float(fit.weight),
+        **({} if fit.recalibration is None else {"recalibration": packed_law(fit.recalibration), "format": FORMAT}),
         "feature_names": None if fit.columns.names is None else list(fit.columns.names),
         "columns": _packed_columns(fit.columns),
         "offset": fit.offset,
@@ -105,8 +107,28 @@ def restored(
         Target(names(document, "target_names", None), frame if frame in ("pandas", "polars") else None, classes),
         offset=text(document, "offset") if document.get("offset") is not None else None,
         weight=number(document, "weight") if "weight" in document else 1.0,
+        recalibration=law_of(document),
         curvature=text(document, "curvature_of_sites") if "curvature_of_sites" in document else "",
     )
+
+
+def packed_law(law: Recalibration) -> dict[str, Any]:
+    """Law of transforms as a document."""
+    return {"coefficients": list(law.coefficients), "circular": law.circular}
+
+
+def law_of(document: Mapping[str, Any]) -> Recalibration | None:
+    """The law of transforms that a document tells of; None for those that say nothing of it."""
+    packed: Any = document.get("recalibration")
+    if packed is None:
+        return None
+    require(isinstance(packed, dict) and set(packed) == {"coefficients", "circular"}, "recalibration must be a law")
+    c, circular = packed["coefficients"], packed["circular"]
+    most = COSINES if circular is True else POLYNOMIALS
+    right = type(circular) is bool and isinstance(c, list) and len(c) <= most
+    right = right and all(type(x) is float and abs(x) < LARGEST_COEFFICIENT for x in c)
+    require(right, "recalibration has other coefficients")
+    return Recalibration(tuple(c), circular)
 
 
 def search_table(document: dict[str, Any]) -> SearchTable | None:

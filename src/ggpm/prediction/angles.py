@@ -6,7 +6,7 @@ gives the distribution function everywhere. Families that know the series itself
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -125,6 +125,21 @@ class CircularTable:
         wave = np.fft.irfft(padded, n=N, axis=1) * N
         return 2 * np.pi * np.arange(N) / N - np.pi, wave - wave[:, :1] + np.arange(N) / N, density
 
+    def resultant(self) -> Array:
+        """E[(cos Y, sin Y)], (m, 2)."""
+        t, _, density = self.fine(1)
+        theta = self.centre[:, None] + self.angle(np.broadcast_to(t, density.shape))
+        mean = np.mean(density * np.exp(1j * theta), axis=1) * 2 * np.pi
+        return np.stack([mean.real, mean.imag], axis=1)
+
+    def reweighted(self, weight: Callable[[Array], Array]) -> CircularTable:
+        """Tables of densities times a periodic function of the probability from opposite the mean, (m, N) there."""
+        t, F, density = self.fine(4)
+        cut = self.at(self.place(self.mean - np.pi))[0]
+        theta = self.centre[:, None] + self.angle(np.broadcast_to(t, density.shape))
+        mean, series = _fourier(density * weight(np.mod(F - cut[:, None], 1.0)), theta)
+        return CircularTable(self.centre, self.scale, mean, series)
+
     def threshold(self, level: float) -> Array:
         """log of the density, per radian, on the border of the smallest region of the level."""
         t, _, density = self.fine(8)
@@ -210,7 +225,7 @@ def circular_tables(p: Predictive) -> Iterable[tuple[Rows, CircularTable]]:
     >>> [table.cdf(np.array([0.0])).round(12) for _, table in circular_tables(one)]
     [array([0.5])]
     """
-    return p._circular_tables if len(p) <= KEPT else made_tables(p)
+    return p._circular_tables if len(p) <= KEPT else p._make_circular_tables()
 
 
 def made_tables(p: Predictive) -> Iterator[tuple[Rows, CircularTable]]:

@@ -103,18 +103,18 @@ class Ordered:
         )
 
     def pit(self, p: Predictive, y: Any, random_state: Any) -> Array:
-        """Probability integral transform, randomised for whole numbers."""
-        encoded = p._encode(y)
-        if p.family.support.atoms:
-            upto = p.cdf(y)
-            return upto - np.random.default_rng(random_state).uniform(size=upto.shape) * at_atoms(p, encoded)
-        if not p.family.support.integer:
-            return p.cdf(y)
-        before, upto = self.steps(p, encoded)
+        """Probability integral transform, randomised where y has a probability of its own."""
+        before, upto = p._steps(p._encode(y))
+        support = p.family.support
+        if not (support.integer or support.atoms):
+            return upto
         return before + np.random.default_rng(random_state).uniform(size=upto.shape) * (upto - before)
 
     def steps(self, p: Predictive, encoded: Array) -> tuple[Array, Array]:
-        """P(Y < y) and P(Y <= y) of whole numbers."""
+        """P(Y < y) and P(Y <= y), which differ where y has a probability of its own."""
+        if not p.family.support.integer:
+            upto = self.cdf(p, encoded)
+            return (upto - at_atoms(p, encoded) if p.family.support.atoms else upto), upto
         if len(p.components) > 1:
             return _mixed_steps(self, p, encoded)
         self.cdf_given_latent(p)
@@ -379,9 +379,10 @@ class Angles(Ordered):
         """Return the support, which knows the units."""
         return cast(Circle, p.family.support)
 
-    def pit(self, p: Predictive, y: Any, random_state: Any) -> Array:
-        angle = self.circle(p).to_radians(p.family.encode(y))
-        return self.from_tables(p, lambda table, rows: table.cdf(angle[rows]))
+    def steps(self, p: Predictive, encoded: Array) -> tuple[Array, Array]:
+        angle = self.circle(p).to_radians(encoded)
+        upto = self.from_tables(p, lambda table, rows: table.cdf(angle[rows]))  # from opposite the mean
+        return upto, upto
 
     def quantile(self, p: Predictive, q: float) -> Array:
         raise self._no_order(p)

@@ -212,7 +212,7 @@ class Line:
 
         From a surface that the rows share if they are many, else from the mean of the latent, where y is in the middle.
         """
-        surface = self._surface()
+        surface = self.surface()
         if surface is None:
             with np.errstate(over="ignore"):
                 middle = np.minimum(self.family.moment(self.mean[:, None], self.trials), np.finfo(float).max)
@@ -232,7 +232,7 @@ class Line:
 
     def log_threshold(self, level: float) -> Array:
         """Log density of continuous y on the border of the smallest region of the level, to 1e-3."""
-        surface = self._surface()
+        surface = self.surface()
         if surface is not None:
             at, interpolated = surface
             return interpolated(at.log_threshold(level))
@@ -247,7 +247,7 @@ class Line:
         falling = np.take_along_axis(log_p, order, axis=0)
         return np.array([np.interp(level * m[-1], m, p) for m, p in zip(mass.T, falling.T, strict=True)])
 
-    def _surface(self) -> tuple[Line, Callable[[Array], Array]] | None:
+    def surface(self) -> tuple[Line, Callable[[Array], Array]] | None:
         """A few rows on a grid, and what carries values at them to all rows, a Chebyshev series; None for few rows."""
         axes = [(self.mean, min(SURFACE_MOST, SURFACE_MEAN + int(np.ptp(self.mean)))), (self.sd, SURFACE_SD)]
         if self.trials is not None:

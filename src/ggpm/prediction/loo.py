@@ -32,7 +32,11 @@ from ggpm.fields.inducing.field import InducingField, InducingProcess
 from ggpm.learning.cavities import improper, left_of, told_cavities
 from ggpm.learning.engine import find
 from ggpm.learning.objective import Evidence
+from ggpm.learning.recalibration import Recalibration
 from ggpm.prediction.averages import log_average
+from ggpm.prediction.mixture import Mixture
+from ggpm.prediction.predictive import Predictive
+from ggpm.prediction.recalibrated import Recalibrated
 from ggpm.sites import Problem, Rule
 from ggpm.sites.densities import log_expected_prob
 
@@ -114,6 +118,8 @@ class LeaveOneOut(Pointwise):
     """The y that the densities are of, as the user has them."""
     family: Family | None = field(default=None, repr=False, kw_only=True)
     """The family, which knows the unit of the densities."""
+    latent: tuple[Array, Array] | None = field(default=None, repr=False, kw_only=True)
+    """Mean (n, D) and covariance (n, D, D) of the rows' latents without them, offset included."""
 
     def _repr_html_(self) -> str:
         """For notebooks: total, mean and effective parameters."""
@@ -201,11 +207,14 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
         values = log_expected_prob(family, mean + offset, cov, y)
         within = log_expected_prob(family, whole_mean + offset, whole_cov, y)
         kept = np.zeros(len(y), dtype=bool)
-        return LeaveOneOut(values, kept, within=within, observed=family.decode(y), family=family)
+        return LeaveOneOut(
+            values, kept, within=within, observed=family.decode(y), family=family, latent=(mean + offset, cov)
+        )  # fmt: skip
     p = a.process.problem
     family, y = unweighted(p.family, p.y)
     mean, cov, told = told_cavities(a)
-    values = log_expected_prob(family, mean + p.offset, cov, y)
+    latent = mean + p.offset, cov
+    values = log_expected_prob(family, *latent, y)
     responded = np.zeros(p.shape[0], dtype=bool)
     within = log_expected_prob(family, a.q.mean + p.offset, a.q.marginals.dense(), y)
     counts = (NEIGHBOURS if _answers(a) else ()) if neighbours is None else (neighbours,)
@@ -219,12 +228,16 @@ def leave_one_out(approximation: Approximation, neighbours: int | None = None) -
             new = log_expected_prob(family, mean[found] + p.offset[rows], cov[found], y[rows])
             moving = np.append(rows[np.abs(new - values[rows]) > SETTLED], unanswered)
             values[rows], responded[rows] = new, True
+            latent[0][rows], latent[1][rows] = mean[found] + p.offset[rows], cov[found]
             if moving.size == 0 or count >= len(values) - 1:
                 break
     for i in np.flatnonzero(~told & ~responded).tolist():
         mean, cov = _without(a, i)
         values[i], responded[i] = log_expected_prob(family, mean + p.offset[[i]], cov, y[[i]])[0], True
-    return LeaveOneOut(values, responded, within=within, observed=family.decode(y), family=family)
+        latent[0][i], latent[1][i] = mean[0] + p.offset[i], cov[0]
+    return LeaveOneOut(
+        values, responded, within=within, observed=family.decode(y), family=family, latent=latent
+    )  # fmt: skip
 
 
 def mixed_loo(weights: Array, found: Sequence[LeaveOneOut]) -> LeaveOneOut:
@@ -242,7 +255,19 @@ def mixed_loo(weights: Array, found: Sequence[LeaveOneOut]) -> LeaveOneOut:
 
     within = [loo.within for loo in found]
     known = None if any(part is None for part in within) else mixed(within)  # type: ignore[arg-type]
-    return replace(found[0], pointwise=mixed([loo.pointwise for loo in found]), within=known)
+    return replace(found[0], pointwise=mixed([loo.pointwise for loo in found]), within=known, latent=None)
+
+
+def recalibrated_loo(
+    found: LeaveOneOut, weights: Array, fits: Sequence[Any], parts: Sequence[LeaveOneOut],
+    laws: tuple[Sequence[Recalibration], NDArray[np.intp]],
+) -> LeaveOneOut:  # fmt: skip
+    """Densities with what recalibration makes of them: the laws are those of transforms of the same rows, nearly."""
+    predictive = [Predictive(fit.family, *part.latent) for fit, part in zip(fits, parts) if part.latent is not None]
+    whole = predictive[0] if len(predictive) == 1 else Mixture(predictive, weights)
+    more = Recalibrated(whole, *laws).log_ratio(found.observed)
+    within = None if found.within is None else found.within + more
+    return replace(found, pointwise=found.pointwise + more, within=within)
 
 
 def leave_groups_out(evidence: Evidence, groups: Any, folds: int = 10) -> LeaveOneOut:
@@ -258,17 +283,19 @@ def leave_groups_out(evidence: Evidence, groups: Any, folds: int = 10) -> LeaveO
     n = evidence.field.n_rows
     codes, fold = group_folds(groups, n, folds)
     rule = evidence.infer().rule  # resolved for all rows: sites of the same shape throughout
-    whole, values = evidence.field.sample(np.arange(n)), np.empty(n)
+    whole, D = evidence.field.sample(np.arange(n)), evidence.family.latent_dim
     X, y, offset = _rows(whole)
     family, plain = unweighted(evidence.family, y)
+    mean, cov = np.empty((n, D)), np.empty((n, D, D))
     for k in range(fold.max() + 1):
         inside = fold == k
         part = evidence.sample(np.flatnonzero(~inside))
         part.rule = rule.of_rows(~inside)
         a = part.infer()
-        mean, cov = a.process.posterior(a).latent(X[inside])
-        values[inside] = log_expected_prob(family, mean + offset[inside], cov, plain[inside])
-    return LeaveOneOut(values, observed=family.decode(plain), family=family, groups=codes)
+        mean[inside], cov[inside] = a.process.posterior(a).latent(X[inside])
+    latent = mean + offset, cov
+    values = log_expected_prob(family, *latent, plain)
+    return LeaveOneOut(values, observed=family.decode(plain), family=family, groups=codes, latent=latent)
 
 
 def group_folds(groups: Any, n: int, folds: int) -> tuple[NDArray[np.int_], NDArray[np.int_]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ggpm.families.base import Family
 from ggpm.prediction.angles import CircularTable
-from ggpm.prediction.kinds import Angles, Classes, kind_of
+from ggpm.prediction.kinds import Angles, Classes
 from ggpm.prediction.nodes import Rows
 from ggpm.prediction.predictive import Predictive
 
@@ -31,7 +31,7 @@ class Numbers:
         low, high = np.moveaxis(self._central(p, 1.0 - EDGE), -1, 0)
         value = self._number(p, y)
         if p.family.support.integer:
-            before, upto = kind_of(p.family).steps(p, p._encode(y))
+            before, upto = p._steps(p._encode(y))
             depth = np.maximum(np.maximum(1.0 - 2.0 * upto, 2.0 * before - 1.0), 0.0)
         else:
             depth = np.abs(2.0 * p.pit(y) - 1.0).reshape(low.shape)
@@ -79,7 +79,7 @@ class Grades(Numbers):
     """Ranges of neighbouring grades."""
 
     def score(self, p: Predictive, y: Any) -> Array:
-        before, upto = kind_of(p.family).steps(p, p._encode(y))
+        before, upto = p._steps(p._encode(y))
         return np.clip(np.maximum(1.0 - 2.0 * upto, 2.0 * before - 1.0), 0.0, 1.0)
 
     def region(self, p: Predictive, cut: Array) -> NDArray:

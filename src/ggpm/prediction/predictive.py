@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from html import escape
 from numbers import Integral
@@ -96,8 +96,11 @@ class Predictive:
 
     @cached_property
     def _circular_tables(self) -> list[Any]:
-        """Distribution functions of angles, of some rows at a time."""
-        return list(made_tables(self))
+        return list(self._make_circular_tables())
+
+    def _make_circular_tables(self) -> Iterable[Any]:
+        """Rows and distribution functions of their angles, of some at a time."""
+        return made_tables(self)
 
     @property
     def components(self) -> tuple[tuple[Array, Predictive], ...]:
@@ -323,6 +326,22 @@ class Predictive:
         array([0.5])
         """
         return self._kind.pit(self, y, random_state)
+
+    def steps(self, y: Any) -> tuple[Array, Array]:
+        """P(Y < y) and P(Y <= y), (m,) each, which differ where y has a probability of its own: counts, many zeros.
+
+        Of angles both are the probability of the arc from opposite the mean forwards to y.
+
+        >>> from ggpm.families import Poisson
+        >>> p = Predictive(Poisson(), np.zeros((1, 1)), np.ones((1, 1, 1)))
+        >>> np.round(p.steps([1]), 3).ravel()
+        array([0.382, 0.618])
+        """
+        return self._steps(self._encode(y))
+
+    def _steps(self, encoded: Array) -> tuple[Array, Array]:
+        both = self._in_blocks(lambda p, rows: np.stack(p._kind.steps(p, encoded[rows]), axis=1), with_rows=True)
+        return both[:, 0], both[:, 1]
 
     def quantile(self, q: float) -> Array:
         """The q-quantile of y, per output for vectors; angles have none, but arcs: `interval`.

@@ -14,7 +14,7 @@ from ggpm.data.checks import check_level
 from ggpm.data.rows import batches
 from ggpm.families.base import Family
 from ggpm.families.special.adaptive import place
-from ggpm.prediction.kinds import Angles, at_atoms
+from ggpm.prediction.kinds import Angles
 from ggpm.prediction.nodes import gather
 
 if TYPE_CHECKING:
@@ -131,7 +131,17 @@ def probability(p: Predictive, low: Any, high: Any) -> Array:
         raise ValueError("low must not lie above high.")
     below = np.ceil(low) - 1.0 if p.family.support.integer else low
     upto = cdf_at(p, np.floor(high) if p.family.support.integer else high)
-    return upto - cdf_at(p, below) + at_atoms(p, np.broadcast_to(low, (len(p),)))
+    return upto - cdf_at(p, below) + _at_once(p, np.broadcast_to(low, (len(p),)))
+
+
+def _at_once(p: Predictive, y: Array) -> Array:
+    """P(Y = y), (m,), of numbers that have a probability of their own; zero elsewhere."""
+    out, there = np.zeros(len(p)), np.isin(y, p.family.support.atoms)
+    if there.any():
+        some = p.rows(there)
+        before, upto = some._steps(some._encode(y[there]))
+        out[there] = upto - before
+    return out
 
 
 def cdf_at(p: Predictive, bound: Array) -> Array:

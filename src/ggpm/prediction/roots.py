@@ -21,6 +21,7 @@ LARGEST = 1e300  # count up to which a quantile is looked for
 # square, and a slope that is wrong by one in a hundred leaves as little.
 SETTLED = 3e-4
 SHORT, EXACT = 0.03, 1e-7  # of the coordinate: steps of heavy tails are long, and bend; but not after such a residual
+TAIL = 0.05  # levels nearer to 0 or 1 than this ask for residuals that are smaller in proportion
 NEARLY = 0.02  # residual up to which a slope that is nearly right leads nearer
 # Steps of one count or by the probability of the count, before counts are searched by halving.
 COUNT_STEPS = 12
@@ -87,12 +88,13 @@ def roots(
     """
     z, low, high = start.copy(), np.full_like(start, -np.inf), np.full_like(start, np.inf)
     todo, level = np.arange(len(z)), np.broadcast_to(q, z.shape)
+    tail = np.minimum(1.0, np.minimum(level, 1.0 - level) / TAIL)  # residuals count by what is left beyond them
     if slope is not None and cdf is not None:
         F = cdf(todo, at.back(z))
         step = logit_step(F, slope, level)
-        near = np.abs(F - level) < NEARLY
+        near = np.abs(F - level) < NEARLY * tail
         z = np.where(near & np.isfinite(step), z + step, z)
-        todo = todo[~(near & (np.abs(F - level) < settled) & np.isfinite(step))]
+        todo = todo[~(near & (np.abs(F - level) < settled * tail) & np.isfinite(step))]
     last = SETTLED if slope is not None else settled
     while todo.size:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -112,8 +114,8 @@ def roots(
             closed |= outside & (at.back(new) == at.back(here))  # next to the end of a support floats lie far apart
         end = np.where(above, here <= at.low, here >= at.high)  # q is passed beyond what floats tell apart
         z[todo] = np.where(end, here, new)
-        short = (np.abs(step) < SHORT * (1.0 + np.abs(here))) | (np.abs(F - q) < EXACT)
-        todo = todo[~((np.abs(F - q) < last) & short & ~lost & ~outside | closed | end)]
+        short = (np.abs(step) < SHORT * (1.0 + np.abs(here))) | (np.abs(F - q) < EXACT * tail[todo])
+        todo = todo[~((np.abs(F - q) < last * tail[todo]) & short & ~lost & ~outside | closed | end)]
     return z
 
 

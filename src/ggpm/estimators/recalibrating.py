@@ -1,0 +1,94 @@
+"""Recalibration of a fit: laws of probability integral transforms from rows that are left out.
+
+Rows are left out one at a time (copies of a row together), in blocks of consecutive ones where there is a column of
+times, and by whole labels for rows whose labels are new. Hyperparameters and the sites of the other rows stay as they
+are. On the sets of docs/forecasts.md shares gained 0.043 nats a row by it, counts 0.017, angles 0.012, positive numbers
+0.009; the largest loss was 0.019. Grades gained nothing: their cuts are learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggpm.families.weighted import Weighted, unweighted
+from ggpm.fields.dense import DenseField
+from ggpm.learning.blocks import blocks, copies
+from ggpm.learning.cavities import block_cavities, told_cavities
+from ggpm.learning.fit import Fit
+from ggpm.learning.recalibration import Recalibration, recalibration
+from ggpm.prediction.mixture import Mixture
+from ggpm.prediction.predictive import Predictive
+from ggpm.prediction.recalibrated import recalibrable
+
+__all__ = ["RECALIBRATION"]
+
+Array = NDArray[np.float64]
+
+RECALIBRATION = ("auto", "none", "loo")
+FEWEST_ROWS = 40  # fewer say next to nothing of the shape of a law
+MOST_LATENTS = 5000  # rows times latents up to which blocks are left out: their covariances have its square
+
+
+def can_be(fit: Fit) -> bool:
+    """Whether there are laws to be learned: of enough rows, all at hand, of single numbers or angles."""
+    field = fit.evidence.field
+    if not isinstance(field, DenseField) or field.n_rows < FEWEST_ROWS:
+        return False
+    return recalibrable(fit.family, unweighted(fit.evidence.family, field.y)[1])
+
+
+def recalibrated(fit: Fit) -> Fit:
+    """The fit with the laws of its transforms, for labels that are known and for those that are new."""
+    field, n = fit.evidence.field, fit.evidence.field.n_rows
+    assert isinstance(field, DenseField)
+    few = n * fit.family.latent_dim <= MOST_LATENTS
+    together = None
+    if few:
+        together = blocks(fit.evidence, fit.columns) if "time" in fit.columns.kinds else copies(field)
+    weight = field_weight(fit)
+    known = _law(fit.averaged_where([np.zeros(n, dtype=bool)] * len(fit.newcomers), n), together, weight)
+    newcomers = []
+    for k, other in enumerate(fit.newcomers):
+        new = [np.full(n, j == k) for j in range(len(fit.newcomers))]
+        _, labels = np.unique(field.X[:, other.column], return_inverse=True)
+        share = (labels.max() + 1) / n  # rows of one label say together as much as one
+        law = _law(fit.averaged_where(new, n), labels, weight * share) if few else None
+        newcomers.append(replace(other, recalibration=law))
+    return replace(fit, recalibration=known, newcomers=tuple(newcomers))
+
+
+def field_weight(fit: Fit) -> Array:
+    """How often each training row counts, (n,)."""
+    family, y = fit.evidence.family, fit.evidence.field.y  # type: ignore[attr-defined]
+    return family.split(y)[1] if isinstance(family, Weighted) else np.ones(len(y))
+
+
+def _law(
+    members: Sequence[tuple[Array, Fit]], together: NDArray[np.intp] | None, weight: Array
+) -> Recalibration | None:  # fmt: skip
+    """The law of an average of fits, with rows left out together; None where nothing proper is left without some."""
+    parts, weights, told = [], [], np.ones(len(weight), dtype=bool)
+    for share, fit in members:
+        if not share.any():
+            continue
+        a = fit.approximate()
+        p = a.process.problem
+        try:
+            if together is None:
+                mean, cov, proper = told_cavities(a)
+                told &= proper
+            else:
+                mean, cov = block_cavities(a, together)
+        except np.linalg.LinAlgError:
+            return None
+        parts.append(Predictive(fit.family, mean + p.offset, cov))
+        weights.append(share)
+        y = unweighted(p.family, p.y)[1]
+    whole = parts[0] if len(parts) == 1 else Mixture(parts, np.stack(weights))
+    before, upto = (np.ravel(side) for side in whole.steps(fit.family.decode(y)))
+    told &= np.isfinite(before) & np.isfinite(upto)
+    return recalibration(before[told], upto[told], weight[told], fit.family.kind == "angles")

@@ -1,0 +1,288 @@
+"""`Recalibrated`: predictive distributions of numbers and angles, corrected by what became of their transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
+from scipy.special import ndtr, ndtri
+
+from ggpm.data.checks import check_level, check_whole
+from ggpm.data.rows import batches
+from ggpm.families.base import Family
+from ggpm.families.censored import Censored
+from ggpm.learning.recalibration import Recalibration
+from ggpm.prediction.angles import CircularTable
+from ggpm.prediction.line import Line
+from ggpm.prediction.nodes import Rows, gather
+from ggpm.prediction.predictive import Predictive
+from ggpm.prediction.regions import HighestDensityRegion, highest_density
+from ggpm.prediction.roots import coordinate
+
+__all__ = ["Recalibrated"]
+
+Array = NDArray[np.float64]
+
+# Normal scores of the levels behind corrections of moments, by the trapezoidal rule.
+REACH, SPACING = 4.4, 0.4
+FEW_COUNTS = 256  # up to which corrections of moments are sums over all of them
+MANY_ROWS = 200  # from which rows share a surface for them
+SCORES, LIMITS = 28, (1e-12, 1.0 - 1e-12)  # normal scores of a table, and levels between which they are told apart
+REGION_LEVELS = 128  # of numbers whose densities are ranked: 0.4 % of a region's probability
+
+
+def _additions(p: Predictive, law: Recalibration) -> tuple[Array, Array]:
+    """Integrals of (y - mean) (g - 1) and (y - mean)² (g - 1) over F, in units of its standard deviation, (m,) each.
+
+    Over normal scores of F; of small counts they are sums, by parts, of F - G(F). Many rows share a surface.
+    """
+    if len(p) > MANY_ROWS and p.family.latent_dim == 1 and p._normal() is None:
+        line = Line(p.family, p.latent_mean[:, 0], np.sqrt(np.maximum(p.latent_cov[:, 0, 0], 0.0)))
+        surface = line.surface()
+        if surface is not None:
+            at, interpolated = surface
+            few = _additions(Predictive(p.family, at.mean[:, None], at.sd[:, None, None] ** 2), law)
+            return interpolated(few[0]), interpolated(few[1])
+    m = len(p)
+    mean, sd = p.mean().reshape(m), np.sqrt(p.var()).reshape(m)
+    first, second, counted = np.zeros(m), np.zeros(m), np.zeros(m, dtype=bool)
+    if p.family.support.integer:
+        most = p.quantile(ndtr(REACH))
+        counted = most <= FEW_COUNTS
+        for rows in (np.flatnonzero(counted & (most >= low) & (most < 4 * low + 4)) for low in (0, 4, 20, 84, 340)):
+            part = p.rows(rows)
+            for k in np.arange(most[rows].max(initial=-1.0) + 1.0):
+                upto = part.steps(np.full(len(rows), k))[1]
+                less = upto - law.cdf(upto)
+                first[rows] += less
+                second[rows] += less * (2.0 * (k - mean[rows]) + 1.0)
+    rest = np.flatnonzero(~counted)
+    part, z = p.rows(rest), np.arange(-REACH, REACH + SPACING / 2, SPACING)
+    share = SPACING * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) * np.expm1(law.log_density(ndtr(z)))
+    for u, w in zip(ndtr(z), share) if rest.size else ():
+        away = part.quantile(float(u)).reshape(rest.size) - mean[rest]
+        first[rest] += w * away
+        second[rest] += w * away * away
+    sd = np.where(sd > 0, sd, 1.0)
+    return first / sd, second / sd**2
+
+
+def _interpolated(x: Array, y: Array, at: Array) -> Array:
+    """Cubic Hermite interpolation that keeps the order (Fritsch and Carlson 1980), straight beyond the ends."""
+    if len(x) < 2:
+        return np.full_like(at, y[0])
+    inside = PchipInterpolator(x, y)
+    low, high = (at < x[0]), (at > x[-1])
+    out = inside(np.clip(at, x[0], x[-1]))
+    out[low] += inside.derivative()(x[0]) * (at[low] - x[0])
+    out[high] += inside.derivative()(x[-1]) * (at[high] - x[-1])
+    return out
+
+
+def recalibrable(family: Family, encoded: Array) -> bool:
+    """Whether outputs are single numbers with a distribution function, or angles, as they were seen.
+
+    >>> from ggpm.families import Gamma, Bernoulli
+    >>> recalibrable(Gamma(), np.ones(3)), recalibrable(Bernoulli(), np.ones(3))
+    (True, False)
+    """
+    if family.kind == "angles":
+        return True
+    number = not family.finite and not family.countable and not isinstance(family, Censored)
+    return number and family.has("cdf") and not family.has("part_log_prob") and encoded.size == len(encoded)
+
+
+class Recalibrated(Predictive):
+    """Predictive distributions F, under which F(y) is not uniform but has a law that rows left out have shown.
+
+    Densities are f(y) g(F(y)), distribution functions G(F(y)). What is asked of the latent (`mean_interval`,
+    `parameter`) is answered as before.
+
+    Parameters
+    ----------
+    base : Predictive
+    laws : the laws that rows have, some of them
+    which : array (m,), the number of each row's law
+
+    Examples
+    --------
+    >>> from ggpm.families import Gamma
+    >>> base = Predictive(Gamma(phi=0.5), np.zeros((1, 1)), np.full((1, 1, 1), 0.1))
+    >>> narrow = Recalibrated(base, [Recalibration((0.0, -0.4))], np.zeros(1, dtype=int))
+    >>> base.interval(0.9).round(2), narrow.interval(0.9).round(2)
+    (array([[0.18, 2.71]]), array([[0.32, 2.12]]))
+    """
+
+    def __init__(self, base: Predictive, laws: Sequence[Recalibration], which: NDArray[np.intp]):
+        self.base, self.laws, self.which = base, tuple(laws), which
+        super().__init__(base.family, base.latent_mean, base.latent_cov, base.trials, base.classes)
+
+    @property
+    def components(self) -> tuple[tuple[Array, Predictive], ...]:
+        return self.base.components
+
+    def mixed(self, answer: Callable[[Predictive], Array]) -> Array:
+        return self.base.mixed(answer)
+
+    def alike(self) -> list[tuple[Rows, Predictive]]:
+        return self.base.alike()
+
+    def rows(self, rows: Any) -> Recalibrated:
+        """The distributions of some rows: a slice, a mask or indices."""
+        return Recalibrated(self.base.rows(rows), self.laws, self.which[rows])
+
+    def __repr__(self) -> str:
+        return f"Recalibrated({self.base!r})"
+
+    def _by_law(self) -> Iterator[tuple[Rows, Recalibration]]:
+        """Rows that have the same law, and that law."""
+        for k in np.unique(self.which):
+            yield np.flatnonzero(self.which == k), self.laws[k]
+
+    def _each(self, answer: Callable[[Recalibration, Rows], Array]) -> Array:
+        """Answers (m, ...) of the rows' laws."""
+        found = [(rows, np.asarray(answer(law, rows))) for rows, law in self._by_law()]
+        return gather(len(self), found) if found else np.empty(0)
+
+    # ---- density and distribution function ---------------------------------------------------------------------
+    def log_prob(self, y: Any) -> Array:
+        """Log predictive density (or probability) of each y, (m,), per unit of y."""
+        return self.base.log_prob(y) + self.log_ratio(y)
+
+    def log_ratio(self, y: Any) -> Array:
+        """What recalibration adds to the log density of each y, (m,)."""
+        before, upto = self.base._steps(self._encode(y))
+        return self._each(lambda law, rows: law.log_ratio(before[rows].ravel(), upto[rows].ravel()))
+
+    def _steps(self, encoded: Array) -> tuple[Array, Array]:
+        if self.family.kind == "angles":
+            return super()._steps(encoded)
+        before, upto = self.base._steps(encoded)
+        return self._each(lambda law, rows: law.cdf(before[rows])), self._each(lambda law, rows: law.cdf(upto[rows]))
+
+    def cdf(self, y: Any) -> Array:
+        """P(Y <= y); of angles the probability of the arc from the start of their range forwards to y."""
+        return super().cdf(y) if self.family.kind == "angles" else self._steps(self._encode(y))[1]
+
+    def quantile(self, q: float) -> Array:
+        """The q-quantile of y; angles have none, but arcs: `interval`."""
+        check_level(q, "q")
+        return self._each(lambda law, rows: self.base.rows(rows).quantile(float(law.quantile(np.array(q)))))
+
+    def _make_circular_tables(self) -> Iterator[tuple[Rows, CircularTable]]:
+        for rows, law in self._by_law():
+            for some, table in self.base.rows(rows)._make_circular_tables():
+                yield rows[some], table.reweighted(lambda u: np.exp(law.log_density(u)))  # noqa: B023
+
+    # ---- moments -------------------------------------------------------------------------------------------------
+    def _moment(self) -> Array:
+        if self.family.kind != "angles":
+            return self.base._moment()
+        return self._kind.from_tables(self, lambda table, rows: table.resultant())  # type: ignore[attr-defined]
+
+    def mean(self) -> Array:
+        """Predictive mean, in the units of y."""
+        return super().mean() if self.family.kind == "angles" else self._moments()[0]
+
+    def var(self) -> Array:
+        """Predictive variance: of angles the circular one."""
+        return super().var() if self.family.kind == "angles" else self._moments()[1]
+
+    def _moments(self) -> tuple[Array, Array]:
+        """Mean and variance: those of F, and what the integrals of y (g - 1) and (y - mean)² (g - 1) over F add.
+
+        An average of several distributions has the additions, in units of its standard deviation, of the one that has
+        its latent's mean and variance.
+        """
+        mean, var = self.base.mean(), self.base.var()
+        shift, spread = np.zeros(len(self)), np.zeros(len(self))
+        for rows, law in self._by_law():
+            shift[rows], spread[rows] = _additions(self._single(rows), law)
+        sd = np.sqrt(var).reshape(len(self))
+        first, second = (shift * sd).reshape(mean.shape), (spread * sd * sd).reshape(var.shape)
+        return mean + first, np.maximum(var + second - first.reshape(var.shape) ** 2, 0.0)
+
+    def _single(self, rows: Rows) -> Predictive:
+        """One distribution with the latent's mean and covariance."""
+        base = self.base.rows(rows)
+        return Predictive(base.family, base.latent_mean, base.latent_cov) if len(base.components) > 1 else base
+
+    # ---- regions and draws -----------------------------------------------------------------------------------
+    def highest_density(self, level: float = 0.9, n_draws: int = 1000) -> HighestDensityRegion:
+        """The smallest region of the given level, as a threshold on the density, from densities at even levels."""
+        check_level(level, "level")
+        if self.family.kind == "angles" or self.family.support.integer:
+            return highest_density(self, level, n_draws)
+        found = []
+        for some in batches(len(self), REGION_LEVELS):
+            part, levels = self.rows(some), (np.arange(REGION_LEVELS) + 0.5) / REGION_LEVELS
+            y = [part.quantile(q) for q in levels] if self.family.support.atoms else part._tabled(levels[:, None])
+            density = np.stack([part.log_prob(row) for row in y])
+            found.append(np.quantile(density, 1.0 - level, axis=0))
+        return HighestDensityRegion(self, level, np.concatenate(found) if found else np.empty(0))
+
+    def sample(self, size: int | None = None, random_state: Any = None) -> Array:
+        """Independent draws of y, (size, m), or (m,) without size."""
+        if size is not None:
+            check_whole(size, "size", 0)
+        rng, count = np.random.default_rng(random_state), 1 if size is None else int(size)
+        if self.family.kind == "angles" or self.family.support.integer or self.family.support.atoms:
+            out = self._accepted(count, rng)
+        else:
+            uniform, out = rng.uniform(size=(count, len(self))), np.empty((count, len(self)))
+            for some in batches(len(self), count + SCORES):
+                out[:, some] = self.rows(some)._tabled(uniform[:, some])
+        return out[0] if size is None else out
+
+    def _accepted(self, count: int, rng: np.random.Generator) -> Array:
+        """Draws of F, (count, m), of which some are refused and drawn again."""
+        out = self.base.sample(count, rng)
+        flat, todo = out.reshape(-1), np.arange(out.size)
+        highest = np.array([law.highest for law in self.laws])[self.which]
+        while todo.size:
+            row = todo % len(self)
+            share = np.exp(self.rows(row).log_ratio(flat[todo])) / highest[row]
+            todo = todo[rng.uniform(size=todo.size) >= share]
+            if todo.size:
+                flat[todo] = self.base.rows(todo % len(self)).sample(None, rng)
+        return out
+
+    def _tabled(self, q: Array) -> Array:
+        """Quantiles of continuous numbers at many levels, (S, m), to 1e-4 of their spread.
+
+        Coordinates of y are nearly straight in normal scores of F(y): they are interpolated between some that are
+        quantiles of about the right levels.
+        """
+        m = len(self)
+        at, q = coordinate(self.family.support), np.broadcast_to(q, (len(q), m))
+        around, z = self._single(np.arange(m)), np.linspace(-REACH, REACH, SCORES)
+        y = np.stack([around.quantile(float(u)).reshape(m) for u in ndtr(z)])
+        upto = np.stack([self.base.cdf(row).reshape(m) for row in y]) if around is not self.base else None
+        place, out = at.clipped(y), np.empty(q.shape)
+        for rows, law in self._by_law():
+            score = ndtri(law.quantile(q[:, rows]))
+            for k, row in enumerate(rows):
+                own = z if upto is None else ndtri(np.clip(upto[:, row], *LIMITS))
+                own, kept = np.unique(np.maximum.accumulate(own), return_index=True)
+                out[:, row] = _interpolated(own, place[kept, row], score[:, k])
+        return at.back(out)
+
+    def in_the_order_of(self, draws: Array, rng: np.random.Generator) -> Array:
+        """Draws (S, m) that have, row by row, the order of some of the base, joint over the rows: their dependence.
+
+        Known as ensemble copula coupling (Schefzik, Thorarinsdottir and Gneiting 2013). Equal ones are in random order.
+        """
+        own, ties = self.sample(len(draws), rng), rng.uniform(size=draws.shape)
+        place = np.argsort(np.lexsort((ties, self._place(draws)), axis=0), axis=0)
+        ordered = np.take_along_axis(own, np.argsort(self._place(own), axis=0, kind="stable"), axis=0)
+        return np.take_along_axis(ordered, place, axis=0)
+
+    def _place(self, draws: Array) -> Array:
+        """Numbers in whose order y are: those of angles start opposite the mean."""
+        if self.family.kind != "angles":
+            return draws
+        circle: Any = self.family.support
+        return np.mod(draws - self.base.mean() + 0.5 * circle.period, circle.period)
