@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 # Measured on the sets in sight of docs/forecasts.md: four polynomials gain half as much on shares, eight no more.
 POLYNOMIALS, COSINES = 6, 4
 SPREADS = (0.02, 0.05, 0.1, 0.2, 0.4)  # of coefficients, which the evidence weighs beside none at all
+LEAST_GAIN = 2e-4  # nats a row that a law may bring, half the square of its coefficients, below which it is none
 LARGEST_COEFFICIENT = 5.0  # twelve of the widest spreads: a law beyond is none that was learned
 NODES = 128  # of integrals over [0, 1]: exact to rounding for all coefficients that such priors leave
 SERIES = 96  # degree of the Chebyshev series behind the distribution function
@@ -157,7 +158,7 @@ def recalibration(
     evidence = np.array([0.0, *(value for value, _ in found)])
     share = np.exp(evidence - evidence.max())
     c = share[1:] @ np.stack([mode for _, mode in found]) / share.sum()
-    return Recalibration(tuple(c.tolist()), circular) if np.any(c) else None
+    return Recalibration(tuple(c.tolist()), circular) if 0.5 * c @ c > LEAST_GAIN else None
 
 
 class _Cells:

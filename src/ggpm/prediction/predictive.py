@@ -63,6 +63,9 @@ class Predictive:
     array([1.6487])
     """
 
+    recalibrated: bool = False
+    """Whether it is more than the family averaged over the latent: `ggpm.prediction.recalibrated`."""
+
     def __init__(
         self,
         family: Family,

@@ -116,6 +116,8 @@ class Recalibrated(Predictive):
     (array([[0.18, 2.71]]), array([[0.32, 2.12]]))
     """
 
+    recalibrated = True
+
     def __init__(self, base: Predictive, laws: Sequence[Recalibration], which: NDArray[np.intp]):
         self.base, self.laws, self.which = base, tuple(laws), which
         super().__init__(base.family, base.latent_mean, base.latent_cov, base.trials, base.classes)

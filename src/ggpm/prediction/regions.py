@@ -57,8 +57,8 @@ class HighestDensityRegion:
     def contains(self, y: Any) -> NDArray[np.bool_]:
         """Tell whether each y lies within its row's region, (m,)."""
         p, family = self.predictive, self.predictive.family
-        if len(p.components) == 1 and law_of(p) is not None:
-            return np.asarray(p.log_prob(y) >= self.log_threshold)
+        if p.recalibrated or (len(p.components) == 1 and law_of(p) is not None):
+            return np.asarray(p.log_prob(interior(family, y) if p.recalibrated else y) >= self.log_threshold)
         encoded = family.encode(interior(family, y))
         out = np.empty(len(p), dtype=bool)
         for start in range(0, len(p), BLOCK):

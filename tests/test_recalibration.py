@@ -1,0 +1,272 @@
+"""Recalibration: laws of transforms against brute force, corrected predictions against draws and integrals."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import integrate, stats
+
+import ggpm
+from ggpm import GGPClassifier, GGPRegressor, Predictive, families
+from ggpm.learning.recalibration import Recalibration, recalibration
+from ggpm.prediction.mixture import Mixture
+from ggpm.prediction.recalibrated import Recalibrated
+from ggpm.prediction.roots import coordinate
+
+LINEAR = Recalibration((0.3, -0.4, 0.1, 0.2, -0.1, 0.15))
+ROUND = Recalibration((-0.4, 0.2, 0.1), circular=True)
+FAMILIES = {
+    "gaussian": (families.Gaussian(0.3), [0.0, 1.0]),
+    "gamma": (families.Gamma(phi=0.5), [0.5, 1.0]),
+    "beta": (families.Beta(phi=6.0), [0.2, 0.5]),
+    "poisson": (families.Poisson(), [1.0, 2.0]),
+    "negative_binomial": (families.NegativeBinomial(phi=0.4), [1.0, 2.0]),
+    "hurdle": (families.Hurdle(families.Gamma(phi=0.3)), [0.0, 2.0]),
+    "mean and scale": (families.GaussianMeanScale(), [0.0, 1.0]),
+    "angles": (families.VonMises(), [0.0, 1.0]),
+}
+
+
+def corrected(name, m=2, mixed=False):
+    family, y = FAMILIES[name]
+    family = family.resolve(np.array(y))
+    D = family.latent_dim
+    mean, cov = np.full((m, D), 0.5), np.broadcast_to(0.2 * np.eye(D), (m, D, D))
+    base = Predictive(family, mean, cov)
+    if mixed:
+        base = Mixture([base, Predictive(family, mean + 0.6, 0.5 * cov)], np.array([0.6, 0.4]))
+    law = ROUND if name == "angles" else LINEAR
+    return Recalibrated(base, [law, Recalibration((), law.circular)], np.arange(m) % 2)
+
+
+# ---- the law ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("law", [LINEAR, ROUND], ids=["numbers", "angles"])
+def test_law_is_a_density_with_its_distribution_function_and_quantiles(law):
+    u = np.array([0.0, 1e-9, 0.2, 0.77, 1.0])
+    for end, found in zip(u, law.cdf(u)):
+        whole = integrate.quad(lambda x: np.exp(law.log_density(np.array(x))), 0.0, end, epsabs=1e-13)[0]
+        assert found == pytest.approx(whole, abs=1e-11)
+    assert law.cdf(np.ones(1))[0] == 1.0
+    np.testing.assert_allclose(law.quantile(law.cdf(u)), u, atol=1e-11)
+    fine = np.linspace(0, 1, 100_001)
+    assert np.exp(law.log_density(fine)).max() <= law.highest < 1.01 * np.exp(law.log_density(fine)).max()
+
+
+def test_steps_have_the_probability_between_them_and_narrow_ones_the_density():
+    before, upto = np.array([0.1, 0.3, 0.4]), np.array([0.6, 0.3 + 1e-5, 0.4])
+    found = LINEAR.log_ratio(before, upto)
+    assert found[0] == pytest.approx(np.log((LINEAR.cdf(upto[0]) - LINEAR.cdf(before[0])) / 0.5), abs=1e-12)
+    assert found[1] == pytest.approx(np.log((LINEAR.cdf(upto[1]) - LINEAR.cdf(before[1])) / 1e-5), abs=1e-6)
+    assert found[2] == LINEAR.log_density(upto[2])
+
+
+def test_learned_law_is_that_of_the_transforms():
+    rng = np.random.default_rng(0)
+    u = LINEAR.quantile(rng.uniform(size=20_000))
+    law = recalibration(u, u)
+    grid = np.linspace(0.02, 0.98, 49)
+    np.testing.assert_allclose(law.log_density(grid), LINEAR.log_density(grid), atol=0.1)
+    # transforms that are known to lie in cells alone say nearly as much
+    cells = np.floor(20 * u) / 20
+    np.testing.assert_allclose(
+        recalibration(cells, cells + 0.05).log_density(grid), law.log_density(grid), atol=0.05
+    )  # fmt: skip
+
+
+def test_mode_is_the_largest_penalised_likelihood():
+    """Against a general optimiser, without derivatives, for one spread of the prior."""
+    from scipy.optimize import minimize
+
+    from ggpm.learning.recalibration import _Cells, _mode
+
+    rng = np.random.default_rng(1)
+    upto = rng.beta(2.0, 3.0, 150)
+    before = np.where(np.arange(150) % 2, upto, 0.7 * upto)
+    cells = _Cells(before, upto, np.ones(150), False)
+    _, found = _mode(cells, 0.2)
+
+    def loss(c):
+        law = Recalibration(tuple(c))
+        wide = upto - before
+        return -np.sum(law.log_ratio(before, upto)[wide == 0]) - np.sum(
+            np.log((law.cdf(upto) - law.cdf(before))[wide > 0])
+        ) + 0.5 * np.sum(c**2) / 0.04  # fmt: skip
+
+    other = minimize(loss, np.zeros(6), method="BFGS").x
+    np.testing.assert_allclose(found, other, atol=1e-4)
+
+
+def test_nothing_is_learned_from_uniform_transforms_and_few_rows():
+    rng = np.random.default_rng(0)
+    gains = []
+    for n in (40, 400):
+        for _ in range(20):
+            u, new = rng.uniform(size=n), rng.uniform(size=2000)
+            law = recalibration(u, u)
+            gains.append(0.0 if law is None else law.log_density(new).mean())
+    assert np.mean(gains) > -0.005 and min(gains) > -0.05
+    assert recalibration(np.linspace(0, 1, 50), np.linspace(0, 1, 50)) is None
+
+
+def test_weights_are_repetitions():
+    rng = np.random.default_rng(2)
+    u = rng.beta(2.0, 2.0, 60)
+    twice = recalibration(np.repeat(u, 2), np.repeat(u, 2))
+    np.testing.assert_allclose(recalibration(u, u, np.full(60, 2.0)).coefficients, twice.coefficients, atol=1e-7)
+
+
+# ---- predictions -----------------------------------------------------------------------------------------------------
+SLOW = [pytest.param(name, True, marks=pytest.mark.slow) for name in FAMILIES if name != "gamma"]
+
+
+@pytest.mark.parametrize("name, mixed", [*((name, False) for name in FAMILIES), ("gamma", True), *SLOW])
+def test_draws_density_and_distribution_function_agree(name, mixed):
+    p = corrected(name, mixed=mixed)
+    draws = p.sample(2000, 0)
+    rng = np.random.default_rng(0)
+    for i in (0, 1):
+        own = p.rows(np.full(2000, i))
+        assert stats.kstest(own.pit(draws[:, i], rng), "uniform").pvalue > 1e-3
+    if name == "angles":
+        resultant = np.exp(1j * draws).mean(axis=0)
+        np.testing.assert_allclose(p.var(), 1 - np.abs(resultant), atol=0.04)
+    else:
+        sd = draws.std(axis=0)
+        np.testing.assert_allclose(p.mean(), draws.mean(axis=0), atol=4 * sd.max() / np.sqrt(2000) + 0.01 * sd.max())
+        np.testing.assert_allclose(np.sqrt(p.var()), sd, rtol=0.1)
+    if not p.family.support.integer:
+        region = p.highest_density(0.8)
+        inside = np.mean([region.contains(d) for d in draws[:400]], axis=0)
+        np.testing.assert_allclose(inside, 0.8, atol=0.06)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "gamma", "beta", "mean and scale"])
+def test_moments_and_masses_are_integrals_of_the_density(name):
+    p = corrected(name, m=1)
+    at = coordinate(p.family.support)
+    t = np.linspace(*at.there(np.array([p.quantile(1e-8)[0], p.quantile(1 - 1e-8)[0]])), 3001)
+    y = at.back(t)
+    density = np.exp(p.rows(np.zeros(len(y), dtype=int)).log_prob(y)) * at.slope(y)
+    mean = integrate.simpson(y * density, x=t)
+    assert integrate.simpson(density, x=t) == pytest.approx(1.0, abs=1e-5)
+    assert p.mean()[0] == pytest.approx(mean, abs=1e-3 * p.std()[0])
+    assert p.var()[0] == pytest.approx(integrate.simpson((y - mean) ** 2 * density, x=t), rel=3e-3)
+    middle = p.quantile(0.5)[0]
+    assert integrate.simpson(density[y <= middle], x=t[y <= middle]) == pytest.approx(0.5, abs=5e-3)
+    assert p.probability(middle, p.quantile(0.9)[0])[0] == pytest.approx(0.4, abs=1e-5)
+
+
+def test_moments_of_many_rows_come_from_a_surface():
+    family = families.Gamma(phi=0.5)
+    rng = np.random.default_rng(0)
+    mean, var = rng.normal(size=(900, 1)), rng.uniform(0.01, 0.5, (900, 1, 1))
+    p = Recalibrated(Predictive(family, mean, var), [LINEAR], np.zeros(900, dtype=int))
+    some = p.rows(slice(0, 20))
+    np.testing.assert_allclose(p.mean()[:20], some.mean(), rtol=1e-5)
+    np.testing.assert_allclose(p.var()[:20], some.var(), rtol=1e-4)
+
+
+def test_arcs_have_their_probability_and_are_the_shortest():
+    p = corrected("angles", m=1)
+    start, end = p.interval(0.7)[0]
+    assert p.probability(start, end)[0] == pytest.approx(0.7, abs=1e-6)
+    theta = np.linspace(-np.pi, np.pi, 4001)
+    density = np.exp(p.rows(np.zeros(len(theta), dtype=int)).log_prob(theta))
+    assert integrate.simpson(density, x=theta) == pytest.approx(1.0, abs=3e-6)  # tables end at 1e-7 per wave
+    centre = p.mean()[0]
+    inside = np.abs(np.mod(theta - centre + np.pi, 2 * np.pi) - np.pi) <= np.mod(end - centre, 2 * np.pi)
+    assert integrate.simpson(density * inside, x=theta) == pytest.approx(0.7, abs=2e-3)
+
+
+def test_tails_of_quantiles():
+    """A residual of 3e-4 used to end the search: at 1 - 5e-6 the hurdle's quantile was 52."""
+    base = corrected("hurdle").base
+    for level in (1 - 5e-6, 1e-3, 0.999):
+        y = base.quantile(level)
+        np.testing.assert_allclose(base.cdf(y) if level > 0.5 else level, level, rtol=1e-9)
+
+
+# ---- models ----------------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def tailed():
+    """Amounts whose noise has longer tails than a gamma's, and a model of them."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (160, 1))
+    y = np.exp(np.sin(X[:, 0]) + 0.3 * rng.standard_t(2, 160))
+    return X, y, GGPRegressor("gamma").fit(X, y)
+
+
+def test_default_model_is_recalibrated_and_better_for_it(tailed):
+    X, y, model = tailed
+    rng = np.random.default_rng(1)
+    new = rng.uniform(-2, 2, (500, 1))
+    there = np.exp(np.sin(new[:, 0]) + 0.3 * rng.standard_t(2, 500))
+    plain = GGPRegressor("gamma", recalibration="none").fit(X, y)
+    assert plain.fit_.recalibration is None and model.fit_.recalibration is not None
+    gain = model.log_predictive_density(new, there) - plain.log_predictive_density(new, there)
+    assert gain.mean() > 2 * gain.std() / np.sqrt(500)
+    assert model.loo().total > plain.loo().total
+    assert abs(np.mean(np.abs(2 * model.predict_dist(new).pit(there) - 1) < 0.9) - 0.9) < 0.04
+
+
+def test_files_rows_draws_and_updates_keep_it(tailed, tmp_path):
+    X, y, model = tailed
+    ggpm.save(model, tmp_path / "model.ggpm")
+    again = ggpm.load(tmp_path / "model.ggpm")
+    assert again.fit_.recalibration == model.fit_.recalibration
+    assert np.array_equal(again.predict(X[:5]), model.predict(X[:5]))
+    p = model.predict_dist(X)
+    np.testing.assert_allclose(p.rows([3, 1]).log_prob(y[[3, 1]]), p.log_prob(y)[[3, 1]], rtol=1e-12)
+    draws = model.sample_y(X[:2] * 0.0 + [[0.0], [1e-4]], 300)
+    assert np.corrcoef(draws)[0, 1] < 0.9  # noise of two rows is not shared
+    assert model.sample_y(X[:3], 2).shape == (3, 2)
+    assert GGPRegressor("gamma").fit(X, y).update(X[:1], y[:1]).fit_.recalibration == model.fit_.recalibration
+    assert list(model.summary(X[:2]).columns) == ["mean", "sd", "lower", "upper"]
+    assert model.predict_dist(X[:0]).mean().shape == model.predict_dist(X[:0]).sample().shape == (0,)
+
+
+def test_a_file_with_another_law_is_refused(tailed, tmp_path):
+    from ggpm.persistence.fits import law_of
+
+    for packed in ({"coefficients": [1e9], "circular": False}, {"coefficients": "x", "circular": True}, [1.0]):
+        with pytest.raises(ggpm.LoadError):
+            law_of({"recalibration": packed})
+
+
+def test_given_kernels_are_left_alone_unless_asked():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (80, 1))
+    y = np.exp(0.4 * rng.standard_t(2, 80))
+    from sklearn.gaussian_process.kernels import RBF
+
+    assert GGPRegressor("gamma", RBF()).fit(X, y).fit_.recalibration is None
+    assert GGPRegressor("gamma", RBF(), recalibration="loo").fit(X, y).fit_.recalibration is not None
+    assert GGPRegressor("gamma").fit(X[:30], y[:30]).fit_.recalibration is None
+    assert GGPClassifier(optimizer=None).fit(X, y > 1).fit_.recalibration is None
+    with pytest.raises(ValueError, match="recalibration must be one of 'auto', 'none', 'loo'; got 'yes'"):
+        GGPRegressor("gamma", recalibration="yes").fit(X, y)
+
+
+def test_new_labels_have_a_law_of_their_own():
+    rng = np.random.default_rng(3)
+    firm = np.repeat(np.arange(30), 5)
+    level = rng.standard_t(2, 30)[firm]
+    X = pd.DataFrame({"x": rng.normal(size=150), "firm": [f"firm {k}" for k in firm]})
+    y = level + 0.2 * rng.normal(size=150)
+    model = GGPRegressor().fit(X, y)
+    (new,) = model.fit_.newcomers
+    p = model.predict_dist(pd.concat([X[:2], X[:2].assign(firm="another")]))
+    both = [model.fit_.recalibration, new.recalibration]
+    expected = [0.0 if law is None else law for law in both]
+    assert any(law is not None for law in both)
+    ratio = p.log_ratio(np.zeros(4)) if isinstance(p, Recalibrated) else np.zeros(4)
+    for row, law in zip((0, 2), expected):
+        before, upto = p.base.rows([row]).steps(np.zeros(1))
+        assert ratio[row] == pytest.approx(0.0 if law == 0.0 else law.log_ratio(before, upto)[0], abs=1e-12)
+    assert np.isfinite(model.loo(groups=X["firm"]).total)
+
+
+def test_scale_of_y_changes_nothing_else(tailed):
+    X, y, model = tailed
+    other = GGPRegressor("gamma").fit(X, 1e6 * y)
+    np.testing.assert_allclose(other.predict_dist(X[:9]).interval(0.9), 1e6 * model.predict_dist(X[:9]).interval(0.9),
+                               rtol=1e-3)  # fmt: skip
