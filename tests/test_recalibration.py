@@ -221,7 +221,8 @@ def test_files_rows_draws_and_updates_keep_it(tailed, tmp_path):
     assert model.sample_y(X[:3], 2).shape == (3, 2)
     assert GGPRegressor("gamma").fit(X, y).update(X[:1], y[:1]).fit_.recalibration == model.fit_.recalibration
     assert list(model.summary(X[:2]).columns) == ["mean", "sd", "lower", "upper"]
-    assert model.predict_dist(X[:0]).mean().shape == model.predict_dist(X[:0]).sample().shape == (0,)
+    none = p.rows(slice(0, 0))
+    assert none.mean().shape == none.sample().shape == none.quantile(0.5).shape == (0,)
 
 
 def test_a_file_with_another_law_is_refused(tailed, tmp_path):
