@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
+from scipy.linalg import blas, lapack
 from scipy.sparse.linalg import LinearOperator, gmres
 
 from ggpm.families.base import Family
@@ -95,6 +95,12 @@ class DenseLook(RowsLook):
 class _Factor:
     U: Curvature
     solution: Solution
+    K: KernelMatrices
+
+    @cached_property
+    def eliminated(self) -> Elimination:
+        """I + U K without structure, made where it is needed: many steps share one factorisation."""
+        return Elimination(self.U, self.K)
 
 
 @dataclass
@@ -168,7 +174,7 @@ class DenseProcess(RowsProcess):
         return DenseLook(self.problem, rule, x, None if q is None else q.marginals, fisher)
 
     def factor(self, look: DenseLook) -> _Factor:
-        return _Factor(look.sites.U, self.solver(self.K, look.sites.U))
+        return _Factor(look.sites.U, self.solver(self.K, look.sites.U), self.K)
 
     def newton(self, look: DenseLook, factor: _Factor) -> tuple[Array, float]:
         """Newton direction in z and in f, and the squared Newton decrement.
@@ -183,7 +189,7 @@ class DenseProcess(RowsProcess):
         step, decrement, check = self._two_decrements(U, residual, factor.solution.solve(residual))
         if abs(decrement - check) > CONSISTENT * decrement and residual.size <= DENSE_SIZE:
             with suppress(np.linalg.LinAlgError):  # singular: beyond double precision altogether
-                step, decrement, check = self._two_decrements(U, residual, dense_solve(U, self.K, residual))
+                step, decrement, check = self._two_decrements(U, residual, factor.eliminated.solve(residual))
         if abs(decrement - check) > CONSISTENT * decrement:
             decrement = max(abs(decrement), abs(check))
         return step, decrement
@@ -377,13 +383,23 @@ class DenseProcess(RowsProcess):
         return DensePosterior(self.kernels, self.distances.rows, np.ascontiguousarray(q.z), q.U, solution, self.solver)
 
 
-def dense_solve(U: Curvature, K: KernelMatrices, r: Array) -> Array:
-    """``(I + U K)^-1 r`` by an LU factorisation of order nD.
+class Elimination:
+    """``I + U K`` of all rows and latents, by an LU factorisation of order nD.
 
-    >>> dense_solve(Diagonal(np.ones((1, 1))), KernelMatrices([np.eye(1)]), np.ones((1, 1)))
+    >>> Elimination(Diagonal(np.ones((1, 1))), KernelMatrices([np.eye(1)])).solve(np.ones((1, 1)))
     array([[0.5]])
     """
-    n, D = r.shape
-    A = np.matmul(U.dense(), K.dense(D).reshape(n, D, n * D)).reshape(n * D, n * D)
-    A.flat[:: n * D + 1] += 1.0
-    return np.linalg.solve(A, r.ravel()).reshape(n, D)
+
+    def __init__(self, U: Curvature, K: KernelMatrices):
+        W = U.dense()
+        n, D = W.shape[:2]
+        A = np.matmul(W, K.dense(D).reshape(n, D, n * D)).reshape(n * D, n * D)
+        A.flat[:: n * D + 1] += 1.0
+        # LAPACK reads rows as columns: what is factorised is the transpose
+        self.lu, self.pivots, info = lapack.dgetrf(A.T, overwrite_a=1)
+        if info > 0:
+            raise np.linalg.LinAlgError("I + U K is singular")
+
+    def solve(self, r: Array) -> Array:
+        """``(I + U K)^-1 r``, (n, D)."""
+        return lapack.dgetrs(self.lu, self.pivots, r.ravel(), trans=1)[0].reshape(r.shape)
