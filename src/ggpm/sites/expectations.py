@@ -99,15 +99,12 @@ def _by_nodes(
     """
     (n, D), family, d = problem.shape, problem.family, problem.shape[1] - given_last
     value, u, moment = np.full(n, -np.inf), np.zeros((n, D)), np.zeros(R.shape)
-    scale = np.ones(n)
-    if closed:
-        scale = np.maximum(1.0, OF_LENGTH * np.linalg.norm(mean + problem.offset, axis=1))
-    own = (R[..., :d].T / scale).T
+    length = np.linalg.norm(mean + problem.offset, axis=1) if closed else np.zeros(n)
+    own = (R[..., :d].T / np.maximum(1.0, OF_LENGTH * length)).T  # beside what counts for a width
     levels, trial = first_levels(own, by_error=True), first_levels(own, by_error=True)
     best, tolerance, error = np.full(n, np.inf), np.zeros(n), np.zeros((n, d))
-    rows, most = np.arange(n), MOST_NODES[accuracy] // max(1, d - 1)
-    if closed:
-        rows = np.flatnonzero(np.abs(own).reshape(n, -1).max(axis=1) <= WIDE)
+    narrow = np.abs(own).reshape(n, -1).max(axis=1) <= WIDE
+    rows, most = np.flatnonzero(narrow | (not closed)), MOST_NODES[accuracy] // max(1, d - 1)
     while rows.size:
         for part, x, weights in groups(trial, d, rows, width=2):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -131,9 +128,8 @@ def _by_nodes(
         found = family.expected_log_prob_wide(mean[left] + problem.offset[left], V, problem.y[left])
         if found is None:
             return _by_nodes(problem, mean, R, accuracy, given_last)
-        value[left], u[left], best[left], levels[left] = _finite(found[0]), found[1], 0.0, -1
-        site_values = U.gamma if isinstance(U, Diagonal) else U.values
-        site_values[left] = found[2].diagonal().gamma if R.ndim == 2 else found[2].dense()
+        value[left], u[left], levels[left] = _finite(found[0]), found[1], -1
+        U, best[left] = U.select(best <= tolerance, found[2]), 0.0
     off = float(np.sum(best, where=np.isfinite(best)))
     # no slope leads away from values that are not finite
     value[~(np.isfinite(u).all(axis=1) & np.isfinite(moment.reshape(n, -1)).all(axis=1) & np.isfinite(value))] = -np.inf

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas
 from scipy.sparse.linalg import LinearOperator, gmres
 
 from ggpm.families.base import Family
@@ -26,7 +26,7 @@ from ggpm.fields.dense.posterior import DensePosterior
 from ggpm.fields.dense.solution import Solution, Solver, check_memory, factorise
 from ggpm.fields.rows import RowsLook, RowsProcess, site_values, sites_of
 from ggpm.kernels import Distances, KernelEvaluation, with_log_hyper
-from ggpm.kernels.linalg import fortran, mirror, symmetric_dot
+from ggpm.kernels.linalg import LU, fortran, mirror, symmetric_dot
 from ggpm.sites.base import InferenceError, Problem, Rule
 
 Array = NDArray[np.float64]
@@ -98,9 +98,9 @@ class _Factor:
     K: KernelMatrices
 
     @cached_property
-    def eliminated(self) -> Elimination:
+    def eliminated(self) -> LU:
         """I + U K without structure, made where it is needed: many steps share one factorisation."""
-        return Elimination(self.U, self.K)
+        return elimination(self.U, self.K)
 
 
 @dataclass
@@ -383,23 +383,13 @@ class DenseProcess(RowsProcess):
         return DensePosterior(self.kernels, self.distances.rows, np.ascontiguousarray(q.z), q.U, solution, self.solver)
 
 
-class Elimination:
-    """``I + U K`` of all rows and latents, by an LU factorisation of order nD.
+def elimination(U: Curvature, K: KernelMatrices) -> LU:
+    """``I + U K`` of all rows and latents, factorised without structure: of order nD.
 
-    >>> Elimination(Diagonal(np.ones((1, 1))), KernelMatrices([np.eye(1)])).solve(np.ones((1, 1)))
+    >>> elimination(Diagonal(np.ones((1, 1))), KernelMatrices([np.eye(1)])).solve(np.ones((1, 1)))
     array([[0.5]])
     """
-
-    def __init__(self, U: Curvature, K: KernelMatrices):
-        W = U.dense()
-        n, D = W.shape[:2]
-        A = np.matmul(W, K.dense(D).reshape(n, D, n * D)).reshape(n * D, n * D)
-        A.flat[:: n * D + 1] += 1.0
-        # LAPACK reads rows as columns: what is factorised is the transpose
-        self.lu, self.pivots, info = lapack.dgetrf(A.T, overwrite_a=1)
-        if info > 0:
-            raise np.linalg.LinAlgError("I + U K is singular")
-
-    def solve(self, r: Array) -> Array:
-        """``(I + U K)^-1 r``, (n, D)."""
-        return lapack.dgetrs(self.lu, self.pivots, r.ravel(), trans=1)[0].reshape(r.shape)
+    n, D = U.dense().shape[:2]
+    A = np.matmul(U.dense(), K.dense(D).reshape(n, D, n * D)).reshape(n * D, n * D)
+    A.flat[:: n * D + 1] += 1.0
+    return LU(A)
