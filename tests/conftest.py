@@ -35,6 +35,37 @@ OWN_FILES = (
 )  # fmt: skip
 COUPLED = ("dirichlet", "wishart", "multinomial", "categorical", "von_mises_fisher", "gaussian", "logistic_normal")
 
+# The cases that take longest of tests whose other cases ask the same of an ordinary run: a seventh of its time.
+LONG = {
+    "test_bounds_with_three_latents_agree_with_fine": (
+        "dirichlet_exp-variational-exact-shared", "dirichlet-variational-exact-shared",
+    ),
+    "test_the_numbers_of_version_0_1": (
+        "dirichlet_exp-variational-exact-separate", "dirichlet_exp-variational-inducing-separate",
+    ),
+    "test_every_page_runs": (
+        "outputs/compositions.md", "coming_from.md", "limits_and_survival.md", "many_zeros.md",
+    ),
+    "test_series_are_those_of_a_dense_grid": ("1-4e-07", "2-2e-08"),
+    "test_gradient_equals_central_differences": (
+        "dirichlet, exp-variational, blocks", "dirichlet, exp-variational, factorised", "wishart-variational, blocks",
+        "wishart-variational, factorised", "dirichlet_multinomial-variational, blocks",
+        "dirichlet_multinomial-variational, factorised", "dirichlet, exp-blocks", "dirichlet, exp-factorised",
+        "wishart-blocks",
+    ),
+    "test_densities_are_those_of_the_predictive_distribution_at_the_cavity": ("dirichlet, exp",),
+    "test_intervals_hold_their_level": ("dirichlet, exp",),
+    "test_intervals_of_coordinates_of_wide_latents_are_those_of_the_densities": ("25.0-0.8", "10000.0-0.8"),
+    "test_units_and_origins_of_columns_do_not_matter": ("dirichlet",),
+    "test_a_power_of_ten_changes_nothing": ("wishart-laplace", "multivariate_gaussian-laplace"),
+    "test_close_to_refits": ("wishart-variational",),
+    "test_a_users_copy_is_the_built_in": (
+        "multinomial-Multinomial-variational-True", "multinomial-Multinomial-laplace-True",
+    ),
+    "test_autodiff_of_the_density_equals_the_closed_forms": ("logistic_normal", "beta_binomial"),
+    "test_wrong_parameter_functions_fail_with_the_right_words": ("WrongBaseMeasure-str",),
+}  # fmt: skip
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
@@ -44,7 +75,7 @@ def pytest_collection_modifyitems(items):
         own = any(file in item.nodeid for file in OWN_FILES)
         several = not own and any(family in case for family in SEVERAL_PARAMETERS)
         to_the_last_digit = name == "test_a_row_of_weight_two_is_the_row_twice" and case.endswith("variational")
-        if several or (to_the_last_digit and case.startswith(COUPLED)):
+        if several or case in LONG.get(name, ()) or (to_the_last_digit and case.startswith(COUPLED)):
             item.add_marker(pytest.mark.slow)
         reason = LIMITS.get((name, case))
         if reason is not None and "test_evidence" not in item.nodeid:

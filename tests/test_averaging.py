@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import ggpm
-from cases import simulate
+from cases import FAMILIES, simulate
 from ggpm import GGPRegressor, load, save
 from ggpm.estimators import averaging
 from ggpm.families import Poisson
@@ -259,3 +259,51 @@ def test_draws_of_rows_with_weights_of_their_own_have_their_shares():
     both = Mixture(parts, np.array([[1.0, 0.25, 0.0], [0.0, 0.75, 1.0]]))
     np.testing.assert_allclose(np.mean(both.sample(20000, 0) > 0, axis=0), [0.0, 0.75, 1.0], atol=0.01)
     np.testing.assert_allclose(both.mean(), [0.0, 0.75 * np.exp(3.0), np.exp(3.0)], atol=1e-9)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_rows_have_answers_of_the_right_shape(name):
+    family, example = FAMILIES[name]
+    family = family.resolve(example)
+    D = family.latent_dim
+
+    def mixture(m):
+        trials = np.ones(m) if family.countable else None
+        part = Predictive(family, np.zeros((m, D)), np.tile(0.1 * np.eye(D), (m, 1, 1)), trials)
+        return Mixture([part, part], np.array([0.3, 0.7]))
+
+    for question in ("mean", "var"):
+        none, two = (getattr(mixture(m), question)() for m in (0, 2))
+        assert none.shape == (0, *two.shape[1:]) and none.dtype == two.dtype
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_an_update_keeps_what_is_averaged_and_what_speaks_for_new_labels(weighted):
+    """Every fit that takes part has the posterior of all rows at its own hyperparameters."""
+    rng = np.random.default_rng(0)
+    firm, x = np.repeat(np.arange(12), 6), rng.normal(size=72)
+    X = np.array([[f"firm {k}", v] for k, v in zip(firm, x)], dtype=object)
+    y = np.sin(x) + rng.normal(size=12)[firm] + 0.3 * rng.normal(size=72)
+    weight = rng.uniform(0.5, 2.0, 72) if weighted else None
+    first, later = np.arange(60), np.arange(60, 72)
+    model = GGPRegressor("gaussian").fit(X[first], y[first], None if weight is None else weight[first])
+    before = model.fit_
+    assert before.newcomers and before.others  # ten firms have been seen
+    model.update(X[later], y[later], None if weight is None else weight[later])
+    after = model.fit_
+    assert after.weight == before.weight and len(after.others) == len(before.others)
+    pairs = [*zip(after.members, before.members)]
+    for now, then in zip(after.newcomers, before.newcomers, strict=True):
+        assert (now.column, now.weight) == (then.column, then.weight)
+        pairs += zip(now.fit.members, then.fit.members, strict=True)
+    encoded = after.evidence.field.X
+    for now, then in pairs:
+        assert now.weight == then.weight
+        np.testing.assert_array_equal(now.theta, then.theta)
+        # a Gaussian process by its textbook formula
+        noise = now.family.phi / (np.ones(72) if weight is None else weight)
+        K = now.kernels[0](encoded)
+        want = K @ np.linalg.solve(K + np.diag(noise), y - now.family.origin)
+        np.testing.assert_allclose(now.posterior.latent(encoded)[0][:, 0], want, atol=1e-6)
+    assert not after.newcomers[0].are(encoded).any()
+    assert len(after.averaged(encoded[-1:])) == len(after.members)

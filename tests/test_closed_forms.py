@@ -90,6 +90,19 @@ def expected_log_prob_blocks(family, y):
     np.testing.assert_allclose(U.dense(), np.einsum("s,snjk->njk", weights, family.U(eta, y).dense()), rtol=1e-10)
 
 
+def expected_log_prob_wide(family, y):
+    mean, var, rng = latents(family)
+    root = np.sqrt(var)[:, :, None] * np.eye(family.latent_dim) + 0.2 * np.tril(
+        rng.normal(size=(ROWS, *[var.shape[1]] * 2))
+    )
+    nodes, weights = nodes_of(family.latent_dim, per_axis(family.latent_dim))
+    eta = mean + np.einsum("njk,sk->snj", root, nodes)
+    value, u, U = family.expected_log_prob_wide(mean, root @ root.swapaxes(1, 2), y)
+    np.testing.assert_allclose(value, weights @ family.log_prob(eta, y), rtol=1e-9)
+    np.testing.assert_allclose(u, np.einsum("s,snj->nj", weights, family.u(eta, y)), rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(U.dense(), np.einsum("s,snjk->njk", weights, family.U(eta, y).dense()), atol=1e-8)
+
+
 def expected_log_prob_factorised(family, y):
     mean, var, _ = latents(family)
 
@@ -398,8 +411,8 @@ def quick_log_prob(family, y):
 
 
 COMPARE = {f.__name__: f for f in (
-    expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, expected_over_last,
-    log_expected_prob_factorised, predictive_harmonics,
+    expected_log_prob, expected_log_prob_blocks, expected_log_prob_factorised, expected_log_prob_wide,
+    expected_over_last, log_expected_prob_factorised, predictive_harmonics,
     predictive_log_prob, fewer_latents, predictive_normal, predictive_moments, cdf, natural, part_log_prob,
     part_tails, part_laws, part_mixtures, scale_terms, entry_laws, share_spread, own_draws, quick_log_prob,
 )}  # fmt: skip
@@ -449,7 +462,7 @@ class Bare(families.VonMisesFisher):
     latent_dim = 2
     natural, statistic, part_log_prob = Family.natural, Family.statistic, Family.part_log_prob
     predictive_log_prob, predictive_moments = Family.predictive_log_prob, Family.predictive_moments
-    part_laws = Family.part_laws
+    part_laws, expected_log_prob_wide = Family.part_laws, Family.expected_log_prob_wide
 
 
 def test_every_optional_method_is_declared_answers_none_and_is_compared():
@@ -469,7 +482,7 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
         bare.fewer_latents(y, eye, y),
     ]
     answers += [bare.scale_terms(y, y), bare.part_tails(y, y), bare.part_mixtures(y, eye), bare.part_laws(y, eye)]
-    answers += [bare.own_draws(y, eye, 1), bare.quick_log_prob(y, eye, y[None])]
+    answers += [bare.expected_log_prob_wide(y, eye, y), bare.own_draws(y, eye, 1), bare.quick_log_prob(y, eye, y[None])]
     parts = [bare.scale_slopes, bare.scale_weight, bare.scale_pinned, bare.scale_mode]
     assert [part(y, y) for part in parts] == [None] * 4 and bare.scale_factor(y, y, y) is bare.scale_constant(y) is None
     assert bare.statistic(y) is None and answers == [None] * len(OPTIONAL)
@@ -487,6 +500,7 @@ def test_what_the_built_in_families_have():
     assert "multivariate_gaussian" not in have["expected_log_prob"]
     assert have["expected_log_prob_blocks"] == {"multivariate_gaussian", "logistic_normal"}
     assert have["expected_log_prob_factorised"] == {"categorical", "multinomial"}
+    assert have["expected_log_prob_wide"] == {"von_mises", "von_mises_fisher"}
     assert have["expected_over_last"] == {"von_mises_direction_concentration"}
     assert have["log_expected_prob_factorised"] == {"categorical"}
     assert have["predictive_normal"] == {"gaussian", "gaussian, 3 outputs", "multivariate_gaussian"}

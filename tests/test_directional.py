@@ -7,9 +7,11 @@ from scipy.special import ive, logsumexp
 
 from ggpm import Predictive, families
 from ggpm.families.special import BesselRatio
-from ggpm.families.special.directional import average_moments, bessel_zeros, hitting_time, log_average
+from ggpm.families.special.directional import average_moments, bessel_zeros, hitting_time, log_average, log_normaliser
 from ggpm.families.special.quadrature import trapezoid
 from ggpm.families.special.turned import log_turned
+from ggpm.sites.base import Problem
+from ggpm.sites.expectations import expect
 
 LENGTHS = np.array([0.0, 0.1, 1.0, 5.0, 30.0, 1e3, 1e6, 1e8])
 
@@ -147,6 +149,81 @@ def test_intervals_of_coordinates_of_wide_latents_are_those_of_the_densities(var
 def test_coordinates_of_wide_latents_without_direction_are_uniform():
     p = Predictive(families.VonMisesFisher().resolve(np.eye(3)[:1]), np.zeros((1, 3)), 1e4 * np.eye(3)[None])
     np.testing.assert_allclose(p.interval(0.9)[0], [[-0.9, 0.9]] * 3, atol=2e-6)
+
+
+def polar(d, mean, cov):
+    """Points (k, d) and weights of a Gaussian with a mean along the last axis, by length and angle from that axis.
+
+    For d = 3 the covariance is alike all round the axis.
+    """
+    x, w = np.polynomial.legendre.leggauss(40)
+    edges = np.concatenate([[0.0], 0.25 * 2.0 ** np.arange(17)])
+    half = 0.5 * np.diff(edges)
+    r, dr = (edges[:-1, None] + half[:, None] * (1 + x)).ravel(), np.multiply.outer(half, w).ravel()
+    if d == 2:
+        angle = 2 * np.pi * np.arange(1600) / 1600
+        unit, size = np.stack([np.sin(angle), np.cos(angle)], axis=1), np.full(1600, 2 * np.pi / 1600)
+    else:
+        cut = np.cos(np.pi * np.linspace(1, 0, 17))  # panels of equal angle
+        z = (cut[:-1, None] + 0.5 * np.diff(cut)[:, None] * (1 + x)).ravel()
+        unit = np.stack([np.sqrt(1 - z**2), np.zeros_like(z), z], axis=1)
+        size = 2 * np.pi * np.multiply.outer(0.5 * np.diff(cut), w).ravel()
+    points = (r[:, None, None] * unit).reshape(-1, d)
+    square = np.sum((points - mean) @ np.linalg.inv(cov) * (points - mean), axis=1)
+    weight = np.exp(-0.5 * square) / np.sqrt(np.linalg.det(2 * np.pi * cov))
+    return points, weight * np.multiply.outer(dr * r ** (d - 1), size).ravel()
+
+
+@pytest.mark.parametrize(
+    "d, length, along, across", [(2, 0.0, 1.5, 1.5), (2, 3.0, 2.0, 1.2), (2, 500.0, 300.0, 20.0), (2, 60.0, 5.0, 40.0),
+                                 (3, 2.0, 2.0, 1.5), (3, 500.0, 300.0, 40.0)],
+)  # fmt: skip
+def test_normalisers_of_wide_latents_are_integrals_in_polar_coordinates(d, length, along, across):
+    mean, cov = length * np.eye(d)[-1], np.diag([*[across**2] * (d - 1), along**2])
+    if d == 2 and length:
+        cov[0, 1] = cov[1, 0] = 0.4 * along * across
+    points, weights = polar(d, mean, cov)
+    assert abs(weights.sum() - 1) < 1e-11  # all of the Gaussian is there
+    family = families.VonMisesFisher().resolve(np.eye(d))
+    value, first, second = (part[0] for part in log_normaliser(d / 2 - 1, mean[None], cov[None]))
+    b = family.natural(points)[1] - family.natural(mean)[1]
+    assert abs(value - weights @ b) < 3e-10 * (1 + length + along)  # the integral over t has nine digits
+    gradient, hessian = weights @ family.moment(points), np.einsum("k,kij->ij", weights, family.spread(points))
+    if d == 3:  # all round the axis
+        gradient, hessian = gradient * np.eye(3)[2], np.diag([0.5 * np.trace(hessian[:2, :2])] * 2 + [hessian[2, 2]])
+    np.testing.assert_allclose(first, gradient, atol=2e-10)
+    np.testing.assert_allclose(second, hessian, rtol=0, atol=1e-9 * np.abs(hessian).max())
+
+
+def test_normalisers_of_narrow_and_long_latents_keep_their_digits():
+    """E[b] - b(k) is <V, b''>/2 there, next to k in both."""
+    for k in (1e4, 1e5, 1e6):
+        mean, cov, bessel = np.array([[0.0, k]]), np.diag([4e-4, 9e-4])[None], BesselRatio(0.0, np.array(k))
+        value, _, second = log_normaliser(0.0, mean, cov)
+        np.testing.assert_allclose(value, 0.5 * (4e-4 * bessel.c1 + 9e-4 * bessel.slope), rtol=1e-9)
+        # ten digits of the curvature across, 2 k times as large as that along
+        off = 1e-10 * bessel.c1
+        np.testing.assert_allclose(second[0], np.diag([bessel.c1, bessel.slope]), rtol=0, atol=off)
+
+
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_expectations_of_narrow_and_wide_rows_meet(d):
+    """Nodes up to a standard deviation of one, and the closed form beyond, for full and for independent latents."""
+    rng = np.random.default_rng(0)
+    family, y = families.VonMisesFisher().resolve(np.eye(d)), directions(rng, 3, d)
+    problem, mean = Problem(family, y, np.zeros((3, d))), np.array([[0.5], [2.0], [9.0]]) * directions(rng, 3, d)
+    for root in (np.full((3, d), 0.7), 0.7 * np.tile(np.eye(d), (3, 1, 1))):
+        found = expect(problem, mean, root, "fine")
+        value, u, U = family.expected_log_prob_wide(mean, 0.49 * np.tile(np.eye(d), (3, 1, 1)), y)
+        U = U.diagonal().gamma if root.ndim == 2 else U.dense()
+        np.testing.assert_allclose(found.value, value, atol=1e-8)
+        np.testing.assert_allclose(found.u, u, atol=1e-8)
+        np.testing.assert_allclose(found.U.gamma if root.ndim == 2 else found.U.dense(), U, atol=1e-7)
+    wide = expect(problem, mean, 50.0 * np.ones((3, d)), "standard")
+    assert np.all(wide.levels == -1) and wide.error == 0.0
+    h = 1e-3 * np.eye(d)[0]
+    ahead, behind = (expect(problem, mean + s * h, 50.0 * np.ones((3, d)), "standard").value for s in (1.0, -1.0))
+    np.testing.assert_allclose((ahead - behind) / 2e-3, wide.u[:, 0], atol=1e-8)
 
 
 def test_ten_dimensions_by_sampling():

@@ -69,7 +69,7 @@ def test_taylor_is_one_newton_step_from_its_point(name):
     point = family.expansion(y)
     U = family.U(point, y, expected=False)
     keep = U.semidefinite()
-    U = U.select(keep, family.U(point, y, expected=True)).dense()
+    U = U.select(keep, family.U(point[~keep], y[~keep], expected=True)).dense()
     u = family.u(point, y)
     n, D = point.shape
     # the Newton step in the primal, with K^-1: an independent way to the same point

@@ -265,15 +265,16 @@ def test_the_reader_sees_private_attributes():
 def test_the_core_is_smaller_than_the_two_engines_that_it_replaced():
     """Lines of code without comments and docstrings: exact and sparse inference of version 0.1 had 2,500 together.
 
-    What they did not do is allowed on top, 150: blocks of two and three latents by rank-one terms (`Coupling`), nodes
-    by each row's own error (`_by_nodes`), narrower starts. The neighbours field and predictive
-    densities are not counted: they replace nothing that those engines had.
+    What they did not do is allowed on top, 175: blocks of two and three latents by rank-one terms (`Coupling`), nodes
+    by each row's own error and closed forms of rows whose latents are wide (`_by_nodes`), shared eliminations,
+    narrower starts. The neighbours field and predictive densities are not counted: they replace nothing that those
+    engines had.
     """
     fields = [path for path in (PACKAGE / "fields").rglob("*.py") if path.parent.name != "neighbours"]
     core = [*(PACKAGE / "sites").rglob("*.py"), *fields, PACKAGE / "learning/engine.py"]
     core.remove(PACKAGE / "fields/inducing/points.py")  # where points start from is no inference
     core.remove(PACKAGE / "sites/densities.py")  # densities of predictions, which were outside of those engines
-    assert sum(lines_of_code(path) for path in core) < 2500 + 150
+    assert sum(lines_of_code(path) for path in core) < 2500 + 175
 
 
 def lines_of_code(path):

@@ -8,7 +8,7 @@ from ggpm.families.curvature import Blocks, Diagonal, Kronecker, RankOne
 from ggpm.fields.dense import JointMatrix, KernelMatrices, factorise
 from ggpm.fields.dense import solution as solution_module
 from ggpm.fields.dense.block import BlockSolution
-from ggpm.fields.dense.field import dense_solve
+from ggpm.fields.dense.field import elimination
 from ggpm.fields.dense.kronecker import KroneckerSolution
 from ggpm.fields.dense.rank_one import RankOneSolution
 from ggpm.kernels.linalg import NotPositiveDefinite
@@ -156,7 +156,7 @@ def test_joint_kernel_matrix_equals_dense(name):
     r = rng.normal(size=(N, D))
     expected = np.linalg.solve(A, r.ravel()).reshape(N, D)
     np.testing.assert_allclose(solution.solve(r), expected, **close)
-    np.testing.assert_allclose(dense_solve(U, JointMatrix(K), r), expected, **close)
+    np.testing.assert_allclose(elimination(U, JointMatrix(K)).solve(r), expected, **close)
     np.testing.assert_allclose(JointMatrix(K).dot(r).ravel(), K @ r.ravel(), **close)
     V = (K - K @ E @ K).reshape(N, D, N, D)[np.arange(N), :, np.arange(N), :]
     np.testing.assert_allclose(solution.marginals().dense(), V, **close)

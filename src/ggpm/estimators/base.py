@@ -488,7 +488,8 @@ class GGP(Judging, BaseEstimator):
     def update(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> Self:
         """Add rows to a fitted model: a new posterior at the hyperparameters that it has, without learning them anew.
 
-        Labels of categories that were not seen yet are new groups from then on.
+        Labels of categories that were not seen yet are new groups from then on. Fits that are averaged with it, and
+        those for labels that are new, get the rows too, and keep their weights.
 
         >>> from ggpm import GGPRegressor
         >>> X = np.arange(12.0)[:, None]
@@ -507,17 +508,27 @@ class GGP(Judging, BaseEstimator):
         X, y, offset, weight = rows_to_fit(X, y, offset, sample_weight)
         columns = fit.columns.extended(X)
         X, _ = inputs_of(self, X, columns)
-        likelihood, old, encoded = _joined(fit.evidence.family, field.y, self.codes(y), weight)
+        before, codes = field.y, self.codes(y)
+        _, old, encoded = _joined(fit.evidence.family, before, codes, weight)
         check_consistent_length(X, encoded)
         field = replace(field, y=old)
         offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
         more = as_offset(offset, len(X), fit.family.latent_dim) + fit.family.origin
         both = [np.concatenate(pair) for pair in ((field.X, X), (field.y, encoded), (field.offset, more))]
         field = replace(field, X=both[0], y=both[1], offset=both[2])
-        evidence = Evidence(likelihood, fit.kernels, field, fit.rule, fit.evidence.objective)
-        evidence.priors = fit.evidence.priors
-        updated = SearchOutcome(evidence, n_iter=fit.n_iter).fit(columns, fit.target, fit.offset)
-        updated = replace(updated, recalibration=fit.recalibration)
+
+        def renewed(member: Fit) -> Fit:
+            """One of the fits that take part in predictions, with the rows of all."""
+            family = _joined(member.evidence.family, before, codes, weight)[0]
+            evidence = Evidence(family, member.kernels, field, member.rule, member.evidence.objective)
+            evidence.priors = member.evidence.priors
+            found = SearchOutcome(evidence, n_iter=member.n_iter).fit(columns, fit.target, fit.offset)
+            others = tuple(replace(renewed(other), found=None) for other in member.others)
+            newcomers = tuple(replace(n, fit=replace(renewed(n.fit), found=None)) for n in member.newcomers)
+            kept = {"weight": member.weight, "recalibration": member.recalibration}
+            return replace(found, others=others, newcomers=newcomers, **kept)
+
+        updated = renewed(fit)
         self._adopt(updated)
         for note in updated.notes:
             warnings.warn(note, ConvergenceWarning, stacklevel=2)

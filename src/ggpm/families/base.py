@@ -36,6 +36,7 @@ OPTIONAL = (
     "expected_log_prob",
     "expected_log_prob_blocks",
     "expected_log_prob_factorised",
+    "expected_log_prob_wide",
     "expected_over_last",
     "log_expected_prob_factorised",
     "predictive_log_prob",
@@ -445,6 +446,14 @@ class Family(BaseEstimator, ABC):
 
         A `Smoothed`: value and first derivatives, second ones in the mean, and with ``second`` all of them; None if
         there is no closed form.
+        """
+        return None
+
+    def expected_log_prob_wide(self, mean: Array, cov: Array, y: Array) -> Any:
+        """E[log p] over eta ~ N(mean, cov), what `expected_log_prob_blocks` gives: for latents that are wide.
+
+        Rows whose latents are narrow, beside one or beside a quarter of their length, have nodes; None if there is no
+        closed form.
         """
         return None
 

@@ -52,7 +52,7 @@ class Curvature(Protocol):
         ...
 
     def select(self, keep: NDArray[np.bool_], other: Curvature) -> Curvature:
-        """These rows where ``keep``, the other's elsewhere."""
+        """These rows where ``keep``, elsewhere those of the other, which has no more than these."""
         ...
 
     def times(self, weight: Array) -> Curvature:
@@ -75,6 +75,13 @@ class Marginals(Protocol):
     def dense(self) -> Array:
         """(n, D, D)."""
         ...
+
+
+def _filled(keep: NDArray[np.bool_], own: Array, others: Array) -> Array:
+    """Rows of the one where ``keep``, and those of the other, in their order, elsewhere."""
+    out = np.array(own)
+    out[~keep] = others
+    return out
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ class Diagonal:
         return np.all(self.gamma >= 0, axis=-1)
 
     def select(self, keep: NDArray[np.bool_], other: Curvature) -> Diagonal:
-        return Diagonal(np.where(keep[..., None], self.gamma, other.diagonal().gamma))
+        return Diagonal(_filled(keep, self.gamma, other.diagonal().gamma))
 
     def times(self, weight: Array) -> Diagonal:
         return Diagonal(weight[..., None] * self.gamma)
@@ -158,18 +165,17 @@ class RankOne:
 
     def select(self, keep: NDArray[np.bool_], other: Curvature) -> RankOne:
         assert isinstance(other, RankOne)
-        k = keep[..., None]
         merged = replace(
             self,
-            gamma=np.where(k, self.gamma, other.gamma),
-            omega=np.where(k, self.omega, other.omega),
-            rho=np.where(keep, self.rho, other.rho),
+            gamma=_filled(keep, self.gamma, other.gamma),
+            omega=_filled(keep, self.omega, other.omega),
+            rho=_filled(keep, self.rho, other.rho),
             nu=None,
             gap=None,
         )
         if self.nu is None or other.nu is None or self.gap is None or other.gap is None:
             return merged
-        return replace(merged, nu=np.where(k, self.nu, other.nu), gap=np.where(keep, self.gap, other.gap))
+        return replace(merged, nu=_filled(keep, self.nu, other.nu), gap=_filled(keep, self.gap, other.gap))
 
     def times(self, weight: Array) -> RankOne:
         return replace(self, gamma=weight[..., None] * self.gamma, rho=weight * self.rho)  # nu and gap are ratios
@@ -251,7 +257,7 @@ class Blocks:
         return eig[..., 0] >= -1e-12 * np.abs(eig[..., -1])
 
     def select(self, keep: NDArray[np.bool_], other: Curvature) -> Blocks:
-        return Blocks(np.where(keep[..., None, None], self.values, other.dense()))
+        return Blocks(_filled(keep, self.values, other.dense()))
 
     def times(self, weight: Array) -> Blocks:
         return Blocks(weight[..., None, None] * self.values)

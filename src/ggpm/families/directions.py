@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from ggpm.families.base import Array, Family, moments
-from ggpm.families.curvature import Marginals, RankOne
+from ggpm.families.curvature import Blocks, Marginals, RankOne
 from ggpm.families.special import BesselRatio, length
-from ggpm.families.special.directional import MOST, average_moments, log_average
+from ggpm.families.special.directional import MOST, average_moments, log_average, log_normaliser
 
 
 class _Polar(NamedTuple):
@@ -101,6 +101,13 @@ class Directions(Family):
         """T(y), and the logarithm of a uniform density."""
         T = self.direction(y)
         return T, np.full(T.shape[:-1], -self.log_whole(T.shape[-1]))
+
+    def expected_log_prob_wide(self, mean: Array, cov: Array, y: Array) -> tuple[Array, Array, Blocks] | None:
+        T = self.direction(y)
+        if T.shape[-1] > MOST:
+            return None
+        more, first, second = log_normaliser(T.shape[-1] / 2 - 1, mean, cov)
+        return self.log_prob(mean, y) - more, T - first, Blocks(second)
 
     def predictive_log_prob(self, mean: Array, cov: Array, y: Array) -> Array | None:
         T = self.direction(y)

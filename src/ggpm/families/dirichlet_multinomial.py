@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ggpm.families.base import Array, Bounds, Family
@@ -75,15 +77,15 @@ class DirichletMultinomial(Multinomial):
         value, c = log_polya_and_slopes(y, log_pi, float(self.phi))
         return value, c - np.exp(log_pi) * c.sum(axis=-1, keepdims=True)
 
-    def _expected_w(self, eta: Array, y: Array) -> tuple[Array, Array, Array]:
-        log_pi = log_softmax(eta)
-        return expected_second(log_pi, np.log(sum_of_others(np.exp(log_pi))), self.phi, y.sum(axis=-1, keepdims=True))
+    def _expected_w(self, eta: Array, y: Array, slopes: bool = True) -> tuple[Array, Any, Any]:
+        log_pi, N = log_softmax(eta), y.sum(axis=-1, keepdims=True)
+        return expected_second(log_pi, np.log(sum_of_others(np.exp(log_pi))), self.phi, N, slopes)
 
     def U(self, eta: Array, y: Array, expected: bool = False) -> Blocks:  # type: ignore[override]
         pi, c, w, _ = self._terms(eta, y)
         C = c.sum(axis=-1, keepdims=True)
         if expected:
-            w, C = self._expected_w(eta, y)[0], self._whole(y)[0][..., None]
+            w, C = self._expected_w(eta, y, slopes=False)[0], self._whole(y)[0][..., None]
         both = w[..., :, None] * pi[..., None, :]
         total = (C + w.sum(axis=-1, keepdims=True))[..., None]
         out = both + both.swapaxes(-1, -2) - total * pi[..., :, None] * pi[..., None, :]

@@ -136,6 +136,7 @@ class VonMisesDirectionConcentration(VonMises):
     # ---- density -----------------------------------------------------------------------------------------
     # those of `VonMises` are of another latent
     u_and_U = Family.u_and_U  # type: ignore[assignment]
+    expected_log_prob_wide = Family.expected_log_prob_wide  # type: ignore[assignment]
 
     def natural(self, eta: Array) -> tuple[Array, Array]:
         """theta and b = log I_0(|theta|)."""

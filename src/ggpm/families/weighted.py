@@ -111,6 +111,11 @@ class Weighted(Wrapped):
         found = self.base.expected_log_prob_blocks(mean, cov, y)
         return None if found is None else (w * found[0], w[:, None] * found[1], found[2].times(w))
 
+    def expected_log_prob_wide(self, mean: Array, cov: Array, y: Array) -> Any:
+        y, w = self.split(y)
+        found = self.base.expected_log_prob_wide(mean, cov, y)
+        return None if found is None else (w * found[0], w[:, None] * found[1], found[2].times(w))
+
     def expected_over_last(self, eta: Array, sd: Array, y: Array) -> Any:
         y, w = self.split(y)
         found = self.base.expected_over_last(eta, sd, y)

@@ -95,6 +95,24 @@ def cholesky_solve(L: Array, B: Array) -> Array:
     return solve_lower(L, solve_lower(L, B), transposed=True)
 
 
+class LU:
+    """A square matrix, factorised with pivoting; `numpy.linalg.LinAlgError` where it is singular.
+
+    >>> LU(np.array([[0.0, 2.0], [1.0, 0.0]])).solve(np.array([4.0, 3.0]))
+    array([3., 2.])
+    """
+
+    def __init__(self, A: Array):
+        # LAPACK reads the rows of A as columns: what is factorised is the transpose
+        self._lu, self._pivots, info = lapack.dgetrf(A.T)
+        if info > 0:
+            raise np.linalg.LinAlgError("the matrix is singular")
+
+    def solve(self, r: Array) -> Array:
+        """``A^-1 r``, of the shape of r."""
+        return lapack.dgetrs(self._lu, self._pivots, r.ravel(), trans=1)[0].reshape(r.shape)
+
+
 def gram(A: Array) -> Array:
     """``A^T A``, full symmetric."""
     return mirror(blas.dsyrk(1.0, fortran(A), trans=1, lower=1))

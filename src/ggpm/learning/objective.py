@@ -236,7 +236,7 @@ def subset_start(
         known = inverse_hessian is not None and evidence.objective == "evidence"
         return Start(theta, np.sqrt(len(rows) / n) * inverse_hessian if known else None)
     if n < SUBSET_FROM:
-        return Start(_best_start(evidence, [theta, *starts]))
+        return _best_start(evidence, [theta, *starts])
     part = evidence.sample(np.sort(np.random.default_rng(0).permutation(n)[: n // 4]) if rows is None else rows)
     # sites of the shape that all rows have: few rows could bear a better and dearer one
     part.rule = part.rule.resolved(n, evidence.family.latent_dim, False)
@@ -249,7 +249,7 @@ def subset_start(
         sites = _carried(evidence.at(found.theta), part.at(found.theta), objective.start)
         if len(evidence.kernels) > 1 and np.any(np.abs(found.theta - theta) > FAR):
             # a function that a quarter of the rows does not need takes others along to where nothing leads back from
-            return Start(_best_start(evidence, [found.theta, theta]))
+            return _best_start(evidence, [found.theta, theta])
         if not np.all((found.theta > low) & (found.theta < high)):
             # a parameter that is not needed, or a part that shows nothing: all rows decide
             there, here = (_height(evidence.at(t)) for t in (found.theta, theta))
@@ -284,16 +284,15 @@ def _carried(evidence: Evidence, part: Evidence, start: Any) -> Any:
     return None
 
 
-def _best_start(evidence: Evidence, starts: Sequence[Array]) -> Array:
-    """The theta at which a short search from one of the starts climbs highest."""
-    if len(starts) == 1:
-        return starts[0]
-    best, height = starts[0], -np.inf
-    for start in starts:
+def _best_start(evidence: Evidence, starts: Sequence[Array]) -> Start:
+    """The theta at which a short search from one of the starts climbs highest, with the sites that it found there."""
+    best, height = Start(starts[0]), -np.inf
+    for start in starts if len(starts) > 1 else ():
+        objective = WarmObjective(evidence)
         try:
-            found = search(WarmObjective(evidence), start, max_iter=SHORT_SEARCH, ftol=SUBSET_FTOL)
+            found = search(objective, start, max_iter=SHORT_SEARCH, ftol=SUBSET_FTOL)
         except np.linalg.LinAlgError:
             continue
         if found.value > height:
-            best, height = found.theta, found.value
+            best, height = Start(found.theta, None, objective.start), found.value
     return best

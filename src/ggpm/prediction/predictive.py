@@ -486,6 +486,9 @@ class Predictive:
 
     def _in_blocks(self, answer: Callable[..., Array], with_rows: bool = False) -> Array:
         """Answers for all rows, from so many at a time that memory does not grow with them."""
+        if len(self) == 0 and not with_rows:  # nothing, of the shape and type that any row's answer has
+            D, trials = self.latent_mean.shape[1], None if self.trials is None else np.ones(1)
+            return answer(Predictive(self.family, np.zeros((1, D)), np.zeros((1, D, D)), trials, self.classes))[:0]
         if len(self) <= BLOCK:
             return answer(self, slice(None)) if with_rows else answer(self)
         blocks = [slice(start, start + BLOCK) for start in range(0, len(self), BLOCK)]

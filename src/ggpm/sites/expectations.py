@@ -44,6 +44,10 @@ RTOL = 1e-3
 # Most nodes of a row with two latents, and half as many with three: what wide latents near a kink get. With one
 # latent the ladder of rules ends by itself.
 MOST_NODES = {"coarse": 2**10, "searching": 2**12, "standard": 2**14, "fine": 2**16}
+# Standard deviation from which on rows have the family's closed form for wide latents, beside one or beside this share
+# of the latent's length: nodes there are 81 and more with two latents, 729 with three, and cost more than it does. Its
+# nine digits are too few for the curvature along latents that are long and narrow.
+WIDE, OF_LENGTH = 1.0, 0.25
 CLOSED_RTOL = 1e-9  # of derivatives in phi that go with a closed form
 
 
@@ -60,7 +64,7 @@ class Expected:
     blocks: Array | None = None
     """E[U] with the coupling of the latent dimensions, (n, D, D), where it is known in closed form."""
     levels: Levels | None = None
-    """Rules of the rows' nodes; None with a closed form."""
+    """Rules of the rows' nodes, -1 in rows with a closed form; None where all have one."""
     error: float = 0.0
     """What the values of all rows are off by together: their own estimates, where they have nodes."""
 
@@ -78,19 +82,29 @@ def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
         found = _by_nodes(problem, mean, R if R.ndim == 3 else Diagonal(R).dense(), finer, given_last=True)
         return found if R.ndim == 3 else replace(found, U=found.U.diagonal())
     if closed is not None or not problem.family.shift_invariant:
-        return _by_nodes(problem, mean, R, accuracy) if closed is None else closed
+        wide = problem.family.has("expected_log_prob_wide")
+        return _by_nodes(problem, mean, R, accuracy, closed=wide) if closed is None else closed
     found, A = _by_nodes(*_contrasted(problem, mean, R), accuracy), contrasts(mean.shape[1])
     U = Blocks(A.T @ found.U.dense() @ A)
     return Expected(found.value, found.u @ A, U if R.ndim == 3 else U.diagonal(), U.values, found.levels, found.error)
 
 
-def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str, given_last: bool = False) -> Expected:
-    """By nodes of all latents, or of all but the last."""
+def _by_nodes(
+    problem: Problem, mean: Array, R: Array, accuracy: str, given_last: bool = False, closed: bool = False
+) -> Expected:
+    """By nodes of all latents, or of all but the last.
+
+    With ``closed`` wide rows, and those for which the nodes that they begin with are too few, have the family's closed
+    form for them.
+    """
     (n, D), family, d = problem.shape, problem.family, problem.shape[1] - given_last
     value, u, moment = np.full(n, -np.inf), np.zeros((n, D)), np.zeros(R.shape)
-    levels, trial = first_levels(R[..., :d], by_error=True), first_levels(R[..., :d], by_error=True)
+    length = np.linalg.norm(mean + problem.offset, axis=1) if closed else np.zeros(n)
+    own = (R[..., :d].T / np.maximum(1.0, OF_LENGTH * length)).T  # beside what counts for a width
+    levels, trial = first_levels(own, by_error=True), first_levels(own, by_error=True)
     best, tolerance, error = np.full(n, np.inf), np.zeros(n), np.zeros((n, d))
-    rows, most = np.arange(n), MOST_NODES[accuracy] // max(1, d - 1)
+    narrow = np.abs(own).reshape(n, -1).max(axis=1) <= WIDE
+    rows, most = np.flatnonzero(narrow | (not closed)), MOST_NODES[accuracy] // max(1, d - 1)
     while rows.size:
         for part, x, weights in groups(trial, d, rows, width=2):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -103,10 +117,19 @@ def _by_nodes(problem: Problem, mean: Array, R: Array, accuracy: str, given_last
             kept = part[better]
             best[kept], levels[kept] = largest[better], trial[kept]
             value[kept], u[kept], moment[kept] = found.value[better], found.u[better], found.moment[better]
+        if closed:
+            break
         trial[rows], moved = raised(trial[rows], error[rows], tolerance[rows], d, most, by_error=True)
         rows = rows[moved]
     with np.errstate(invalid="ignore"):  # rows whose expectation is not finite
         U = Diagonal(-moment / R) if R.ndim == 2 else Blocks(-2.0 * cholesky_pullback(R, moment))
+    if closed and (left := np.flatnonzero(~(best <= tolerance))).size:
+        V = Diagonal(R[left] ** 2).dense() if R.ndim == 2 else R[left] @ R[left].swapaxes(1, 2)
+        found = family.expected_log_prob_wide(mean[left] + problem.offset[left], V, problem.y[left])
+        if found is None:
+            return _by_nodes(problem, mean, R, accuracy, given_last)
+        value[left], u[left], levels[left] = _finite(found[0]), found[1], -1
+        U, best[left] = U.select(best <= tolerance, found[2]), 0.0
     off = float(np.sum(best, where=np.isfinite(best)))
     # no slope leads away from values that are not finite
     value[~(np.isfinite(u).all(axis=1) & np.isfinite(moment.reshape(n, -1)).all(axis=1) & np.isfinite(value))] = -np.inf
@@ -185,9 +208,11 @@ class SiteMap:
             self.contrasts = SiteMap(*_contrasted(problem, mean, R), levels)
             return
         n, D = mean.shape
-        # a closed form of E[log p] alone: exact to what the finest rules are
-        accuracy = "standard" if levels is None and problem.family.has("expected_over_last") else "fine"
-        levels = _by_nodes(problem, mean, R, accuracy).levels if levels is None else levels
+        if levels is None or np.any(levels < 0):
+            # a closed form of E[log p] alone: what stands for it is exact to what the finest rules are
+            accuracy = "standard" if problem.family.has("expected_over_last") else "fine"
+            finer = cast(Levels, _by_nodes(problem, mean, R, accuracy).levels)
+            levels = finer if levels is None else np.where(levels < 0, finer, levels)
         self.levels = cast(Levels, levels)
         self.moment, self.second = np.empty(R.shape), np.empty((n, 2 * D, 2 * D)) if R.ndim == 2 else None
         self.U: list[tuple[Rows, Array, Array, Curvature]] = []

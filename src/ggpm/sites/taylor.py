@@ -89,7 +89,9 @@ class Taylor(Rule):
         u, U = problem.family.u_and_U(eta, problem.y)
         definite = U.semidefinite()
         if not definite.all():
-            U = U.select(definite, problem.family.U(eta, problem.y, expected=True))
+            # for these rows alone: Fisher's curvature may be a sum over all counts up to thousands
+            rows = ~definite
+            U = U.select(definite, problem.family.U(eta[rows], problem.y[rows], expected=True))
         return point, u, U if self.coupling else U.diagonal(), ~definite
 
     def value(self, problem: Problem, f: Array) -> float:

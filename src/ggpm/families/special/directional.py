@@ -102,9 +102,14 @@ def hitting_time(nu: float) -> HittingTime:
         t = c * ends**2 / ((1.0 - ends) * (1.0 + ends))
         density = _log_density(nu, j, t) + (nu + 2.0) * np.log(ends**2)
         total, weighted = _sums(nu, j, np.maximum(t, 1e-9 * c))
-        # Theta is about 1/sqrt(2 pi t) for small t, and the sum of all 1/j^2 is 1/(4 (nu + 1))
-        total = np.where(x < 1e-4, 1.0 / np.sqrt(2.0 * np.pi * c), total * ends)
-        return {"density": density, "sum": total, "sum_of_parts": np.where(x < 1e-4, 0.25 * c, weighted)}
+        # next to t = 0 by their series, which follow from those of the ratio for large k (DLMF 10.40.1)
+        near, t = x < 1e-4, c * x**2 / np.maximum((1.0 - x) * (1.0 + x), 1e-9)
+        root, grown = np.sqrt(2.0 * np.pi * t), np.exp(0.5 * j[0] ** 2 * np.where(near, t, 0.0))
+        series = 1.0 - 0.25 * (2.0 * nu + 1.0) * root + 0.125 * (4.0 * nu**2 - 1.0) * t
+        total = np.where(near, grown * series * np.sqrt((1.0 - x**2) / (2.0 * np.pi * c)), total * ends)
+        tail = root / (2.0 * np.pi) - 0.125 * (2.0 * nu + 1.0) * t
+        weighted = np.where(near, grown * (0.25 * c - tail), weighted)
+        return {"density": density, "sum": total, "sum_of_parts": weighted}
 
     return HittingTime(nu, c, 0.5 * j[0] ** 2, Table.of(functions, 0.0, 1.0, _CELLS, _DEGREE))
 
@@ -295,6 +300,49 @@ def average_moments(nu: float, mean: Array, cov: Array, second: bool) -> tuple[A
             inner[:, i, i] += a.sum(axis=0) + (b / own[i]).sum(axis=0) * lam[:, i]
         outer[rows] = axes[rows] @ inner @ axes[rows].swapaxes(1, 2)
     return first, outer
+
+
+def log_normaliser(nu: float, mean: Array, cov: Array) -> tuple[Array, Array, Array]:
+    """E[b] - b(|mean|) for b(k) = log[Gamma(nu + 1) (2/k)^nu I_nu(k)], k = |eta|, eta ~ N(mean, cov), and derivatives.
+
+    The average of gradient and Hessian of b, (m, d) and (m, d, d), are its derivatives in the mean, and in the
+    covariance times two. As b(k) = int_0^inf Theta(t) (1 - exp(-k^2 t/2))/t dt, both terms of the difference (m,) are
+    averages of exponentials, and it keeps its digits where latents are narrow and long.
+
+    >>> value, first, second = log_normaliser(0.5, np.array([[0.0, 0.0, 2.0]]), np.zeros((1, 3, 3)))
+    >>> value, first.round(6)  # 1/tanh(2) - 1/2
+    (array([0.]), array([[0.      , 0.      , 0.537315]]))
+    """
+    d = mean.shape[1]
+    values, axes = np.linalg.eigh(cov)
+    values = np.maximum(values, 0.0)
+    m, time = np.einsum("nij,ni->nj", axes, mean), hitting_time(nu)
+    long = np.sum(m**2, axis=1) + values.max(axis=1) + 2.0 * time.rate
+    value, first, second = np.empty(len(mean)), np.empty_like(mean), np.empty_like(cov)
+    # wide latents take part up to where Theta itself has vanished
+    last = 0.5 * np.log(DROP / time.rate * long.max(initial=1.0))
+    x = np.arange(LOWEST, last, 0.5 * SPACING)
+    v2, dv2 = np.exp(2.0 * (x - np.exp(-x))), SPACING * (1.0 + np.exp(-x))  # as in `average_moments`
+    for rows in batches(len(mean), len(x) * (8 + 2 * d)):
+        lam, mu = values[rows], m[rows]
+        t = v2[:, None] / long[rows]
+        own = [1.0 + t * lam[:, k] for k in range(d)]
+        exponent = 0.5 * sum(t * mu[:, k] ** 2 / own[k] + np.log1p(t * lam[:, k]) for k in range(d))
+        apart = 0.5 * sum((t * mu[:, k]) ** 2 * lam[:, k] / own[k] - np.log1p(t * lam[:, k]) for k in range(d))
+        theta = dv2[:, None] * time.sums(t)[0]
+        # exp(-|m|^2 t/2) - exp(-exponent) without a difference of nearly equal numbers
+        larger = np.exp(-np.minimum(exponent, exponent + apart))
+        value[rows] = np.sum(theta * larger * np.sign(apart) * np.expm1(-np.abs(apart)), axis=0)
+        a = theta * t * np.exp(-exponent)
+        inner = np.zeros((len(mu), d, d))
+        for i in range(d):
+            for k in range(i + 1):
+                inner[:, i, k] = inner[:, k, i] = -np.sum(a * t / (own[i] * own[k]), axis=0) * mu[:, i] * mu[:, k]
+            inner[:, i, i] += np.sum(a / own[i], axis=0)
+        along = np.stack([np.sum(a / own[k], axis=0) * mu[:, k] for k in range(d)], axis=1)
+        first[rows] = np.einsum("nij,nj->ni", axes[rows], along)
+        second[rows] = axes[rows] @ inner @ axes[rows].swapaxes(1, 2)
+    return value, first, second
 
 
 class WideCoordinate:

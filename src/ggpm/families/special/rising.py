@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import lru_cache
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
@@ -12,10 +16,12 @@ from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, moderate, sti
 
 Array = NDArray[np.float64]
 
-# Counts above which sums over all of them become integrals, how many at either end are taken one by one, nodes of a
-# panel, and ends of panels around the mean in standard deviations: tests/test_overdispersed.py compares the two.
-_MANY, _ONE_BY_ONE, _NODES = 4096, 64, 8
-_FROM_MEAN = np.array([0.7, 1.4, 2.1, 2.8, 3.5, 4.5, 6.0, 8.0, 12.0, 24.0])
+# Counts above which sums over all of them become integrals, how many at either end are taken one by one, panels and
+# their nodes, and logarithm by which what is integrated falls below its largest value where it is cut:
+# tests/test_overdispersed.py compares the two.
+_MANY, _ONE_BY_ONE, _PANELS, _NODES, _DROP = 1024, 64, 8, 12, 34.0
+# Places, in widths of the probabilities from their mean, between which it is seen how far they reach.
+_PLACES = np.concatenate([-np.geomspace(40.0, 0.5, 12), [0.0], np.geomspace(0.5, 40.0, 12)])
 # Weights of f(A - 2) .. f(A + 1) that turn the integral from A - 1/2 into the sum from A: the expansion of Euler and
 # Maclaurin at midpoints (DLMF 2.10.1), f' and f''' by central differences
 _END = np.array([0.0, -1.0, 1.0, 0.0]) / 24 + np.array([1.0, -3.0, 3.0, -1.0]) * 17 / 5760
@@ -158,71 +164,112 @@ def log_factorial_remainder(n: Array) -> Array:
     return HALF_LOG_2PI + 0.5 * np.log(n) + stirling_error(n)
 
 
-def expected_second(log_p: Array, log_q: Array, phi: float, N: Array) -> tuple[Array, Array, Array]:
+def expected_second(
+    log_p: Array, log_q: Array, phi: float, N: Array, slopes: bool = True
+) -> tuple[Array, Array | None, Array | None]:
     """E[w(Y)] for a beta-binomial Y, w the second of `log_rising` at a = phi p, with derivatives in log a and log phi.
 
     Y counts N trials, with a = phi p and b = phi q. The derivative in log a is taken at fixed phi, that in log phi at
-    fixed p. Costs a sum over 0 .. N for every entry, over hundreds of points where N is larger than 4096.
+    fixed p; without ``slopes`` both are None. Costs a sum over 0 .. N for every entry, over a hundred or two points
+    where N is larger than 1024.
     """
     shape = np.broadcast_shapes(log_p.shape, np.shape(N))
     lp, lq, trials = (np.broadcast_to(v, shape).ravel() for v in (log_p, log_q, N))
-    out = np.empty((3, lp.size))
-    many = trials > _MANY
-    terms = 32 * (int(trials[~many].max(initial=0.0)) + 1)
-    for chosen, moments, per_row in ((~many, _summed, terms), (many, _integrated, 4096)):
-        rows = np.flatnonzero(chosen)
+    out = np.empty((3 if slopes else 1, lp.size))
+    order = np.argsort(trials, kind="stable")  # rows of few trials have short sums, and are summed by themselves
+    few = int(np.searchsorted(trials[order], _MANY, side="right"))
+    for moments, rows, per_row in ((_summed, order[:few], 32 * _MANY), (_integrated, order[few:], 4096)):
         for part in batches(rows.size, per_row):
             some = rows[part]
             a, b = (np.maximum(phi * np.exp(v[some]), 1e-290)[:, None] for v in (lp, lq))
-            out[:, some] = moments(a, b, phi, trials[some, None])
-    return out[0].reshape(shape), out[1].reshape(shape), out[2].reshape(shape)
+            out[:, some] = moments(a, b, phi, trials[some, None], slopes)
+    found = [v.reshape(shape) for v in out]
+    return (found[0], found[1], found[2]) if slopes else (found[0], None, None)
 
 
-def _summed(a: Array, b: Array, phi: float, n: Array) -> Array:
-    """What `expected_second` returns, (3, rows), by sums over 0 .. n; a, b and n are (rows, 1)."""
+def _summed(a: Array, b: Array, phi: float, n: Array, slopes: bool = True) -> Array:
+    """What `expected_second` returns, (3 or 1, rows), by sums over 0 .. n; a, b and n are (rows, 1)."""
     k = np.arange(float(n.max()) + 1.0)
     inside = k <= n
     left = np.where(inside, n - k, 0.0)
     below = a + k
     # all sums over k' < k of log_rising, and log p(k + 1)/p(k), are running sums
     near, far = a / below, k / below
-    c, w, t = _running(near), _running(near * far), _running(near * far * (far - near))
-    c_other = np.take_along_axis(_running(b / (b + k)), left.astype(int), axis=1)
     steps = np.log(np.maximum(left, 1.0) / (k + 1.0) * (below / (b + np.maximum(left - 1.0, 0.0))))
     log_pmf = np.where(inside, _running(steps), -np.inf)
-    return _moments(np.exp(log_pmf - log_pmf.max(axis=1, keepdims=True)), (c, w, t), c_other, a / b, phi, n)
+    weight, w = np.exp(log_pmf - log_pmf.max(axis=1, keepdims=True)), _running(near * far)
+    if not slopes:
+        return _mean(weight, w)[None]
+    c, t = _running(near), _running(near * far * (far - near))
+    c_other = np.take_along_axis(_running(b / (b + k)), left.astype(int), axis=1)
+    return _moments(weight, (c, w, t), c_other, a / b, phi, n)
 
 
-def _integrated(a: Array, b: Array, phi: float, n: Array) -> Array:
-    """The same for large n: the first and last counts one by one, those between by an integral over panels.
+def _integrated(a: Array, b: Array, phi: float, n: Array, slopes: bool = True) -> Array:
+    """The same for large n: the first and last counts one by one, those between by an integral in logit(k/n).
 
-    Panels grow from both ends and from the mean, as what is integrated has no features that are finer than its distance
-    from an end, or its own spread.
+    There the probabilities have one peak, and neither they nor w have a singularity within pi of the line. The integral
+    goes as far as they are seen; where that is short of an end, the counts there are left out.
     """
+    first = np.log((_ONE_BY_ONE - 0.5) / (n - _ONE_BY_ONE + 0.5))
     total = a + b
+    log_pi = np.log(np.stack([a / total, b / total], axis=-1))
+
+    def log_pmf(k: Array, rows: Any = slice(None)) -> Array:
+        return log_polya(np.stack([k, n[rows] - k], axis=-1), log_pi[rows], total[rows])
+
+    def counts(u: Array, rows: Any = slice(None)) -> Array:
+        return n[rows] / (1.0 + np.exp(-u))
+
     mean = n * (a / total)
     spread = np.sqrt(mean * (b / total) * ((n + total) / (1.0 + total)))
-    first, last = np.float64(_ONE_BY_ONE), n - _ONE_BY_ONE
-    growing = 2.0 ** np.arange(1, np.ceil(np.log2(n.max() / first)))
-    edges = np.concatenate(
-        [first - 0.5 + 0.0 * n, last + 0.5, first * growing - 0.5 + 0.0 * n, n - first * growing + 0.5, mean]
-        + [mean + sign * spread * _FROM_MEAN for sign in (-1.0, 1.0)],
-        axis=1,
-    )
-    edges = np.sort(np.clip(edges, first - 0.5, last + 0.5), axis=1)
-    half = 0.5 * np.diff(edges, axis=1)[:, :, None]
-    middle = 0.5 * (edges[:, 1:] + edges[:, :-1])[:, :, None]
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
-    singles = np.arange(first + 2.0)  # the last two are within the integral
-    one = (singles < first).astype(float)
+    middle = np.clip(np.log(a) - np.log(b), first, -first)
+    width = np.minimum(spread * n / np.maximum(mean * (n - mean), np.finfo(float).tiny), 1.0)
+    place = np.clip(middle + width * _PLACES, first, -first)
+    k = counts(place)
+    height = log_pmf(k) + np.log(k * (n - k))
+    seen = height > height.max(axis=1, keepdims=True) - _DROP
+    lowest = np.argmax(seen, axis=1)[:, None]
+    highest = seen.shape[1] - 1 - np.argmax(seen[:, ::-1], axis=1)[:, None]
+    ends = [
+        np.take_along_axis(place, np.maximum(lowest - 1, 0), axis=1),
+        np.take_along_axis(place, np.minimum(highest + 1, seen.shape[1] - 1), axis=1),
+    ]
+    out = np.empty((3 if slopes else 1, len(n)))
+    at_ends = np.concatenate([ends[0] <= first, ends[1] >= -first], axis=1)
+    singles = np.arange(_ONE_BY_ONE + 2.0)  # the last two are within the integral
+    one = (singles < _ONE_BY_ONE).astype(float)
     one[-4:] += _END
-    ends = np.broadcast_to(singles, (len(n), singles.size))
-    k = np.concatenate([(middle + half * nodes).reshape(len(n), -1), ends, n - ends], axis=1)
-    weight = np.concatenate([(half * weights).reshape(len(n), -1), *2 * [np.broadcast_to(one, ends.shape)]], axis=1)
-    log_pi = np.log(np.stack([a / total, b / total], axis=-1))
-    log_pmf = log_polya(np.stack([k, n - k], axis=-1), log_pi, total)
-    c_other = log_rising(b, n - k)[0]
-    return _moments(weight * np.exp(log_pmf), log_rising(a, k), c_other, a / b, phi, n)
+    x, weights = _panels()
+    for low, high in itertools.product((False, True), repeat=2):
+        rows = np.flatnonzero((at_ends == (low, high)).all(axis=1))
+        if rows.size == 0:
+            continue
+        length = (ends[1] - ends[0])[rows]
+        k = counts(ends[0][rows] + length * x, rows)
+        parts, sizes = [k], [length * weights * k * (n[rows] - k) / n[rows]]
+        for here, some in ((low, singles + 0.0 * n[rows]), (high, n[rows] - singles)):
+            parts += [some] if here else []
+            sizes += [np.broadcast_to(one, some.shape)] if here else []
+        k = np.concatenate(parts, axis=1)
+        weight = np.concatenate(sizes, axis=1) * np.exp(log_pmf(k, rows) - height[rows].max(axis=1, keepdims=True))
+        rising = log_rising(a[rows], k)
+        if slopes:
+            c_other = log_rising(b[rows], n[rows] - k)[0]
+            out[:, rows] = _moments(weight, rising, c_other, (a / b)[rows], phi, n[rows])
+        else:
+            out[0, rows] = _mean(weight, rising[1])
+    return out
+
+
+@lru_cache(maxsize=1)
+def _panels() -> tuple[Array, Array]:
+    """Nodes and weights of the panels on (0, 1)."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    return (
+        ((np.arange(_PANELS)[:, None] + 0.5 + 0.5 * nodes) / _PANELS).ravel(),
+        np.tile(0.5 * weights / _PANELS, _PANELS),
+    )
 
 
 def _moments(
@@ -230,10 +277,13 @@ def _moments(
 ) -> Array:
     """E[w] and its derivatives in log a and log phi, (3, rows): those of w, and those of the probabilities."""
     c, w, t = rising
-    weight = weight / weight.sum(axis=1, keepdims=True)
     c_all = log_rising(np.full_like(n, phi), n)[0]
     found = (w, t + w * (c - ratio * c_other), t + w * (c + c_other - c_all))
-    return np.stack([np.sum(weight * value, axis=1) for value in found])
+    return np.stack([_mean(weight, value) for value in found])
+
+
+def _mean(weight: Array, value: Array) -> Array:
+    return np.sum(weight * value, axis=1) / weight.sum(axis=1)
 
 
 def _running(v: Array) -> Array:

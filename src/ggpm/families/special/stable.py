@@ -140,7 +140,10 @@ def _near(a: Array, b: Array, diff: Array) -> tuple[NDArray[np.bool_], Array, Ar
     near = np.abs(diff) < 0.1 * (a + b)
     v = np.where(near, diff, 0.0) / np.where(near, a + b, 1.0)
     v2 = v * v
-    tail = sum(v2**j / (2 * j + 1) for j in range(8, 0, -1))  # 0.1^18 is below rounding
+    tail = np.zeros_like(v2)
+    for j in range(8, 0, -1):  # sum_j v^2j/(2 j + 1): 0.1^18 is below rounding
+        tail += 1.0 / (2 * j + 1)
+        tail *= v2
     return near, v, 2.0 * v * tail
 
 

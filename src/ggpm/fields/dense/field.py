@@ -26,7 +26,7 @@ from ggpm.fields.dense.posterior import DensePosterior
 from ggpm.fields.dense.solution import Solution, Solver, check_memory, factorise
 from ggpm.fields.rows import RowsLook, RowsProcess, site_values, sites_of
 from ggpm.kernels import Distances, KernelEvaluation, with_log_hyper
-from ggpm.kernels.linalg import fortran, mirror, symmetric_dot
+from ggpm.kernels.linalg import LU, fortran, mirror, symmetric_dot
 from ggpm.sites.base import InferenceError, Problem, Rule
 
 Array = NDArray[np.float64]
@@ -95,6 +95,12 @@ class DenseLook(RowsLook):
 class _Factor:
     U: Curvature
     solution: Solution
+    K: KernelMatrices
+
+    @cached_property
+    def eliminated(self) -> LU:
+        """I + U K without structure, made where it is needed: many steps share one factorisation."""
+        return elimination(self.U, self.K)
 
 
 @dataclass
@@ -168,7 +174,7 @@ class DenseProcess(RowsProcess):
         return DenseLook(self.problem, rule, x, None if q is None else q.marginals, fisher)
 
     def factor(self, look: DenseLook) -> _Factor:
-        return _Factor(look.sites.U, self.solver(self.K, look.sites.U))
+        return _Factor(look.sites.U, self.solver(self.K, look.sites.U), self.K)
 
     def newton(self, look: DenseLook, factor: _Factor) -> tuple[Array, float]:
         """Newton direction in z and in f, and the squared Newton decrement.
@@ -183,7 +189,7 @@ class DenseProcess(RowsProcess):
         step, decrement, check = self._two_decrements(U, residual, factor.solution.solve(residual))
         if abs(decrement - check) > CONSISTENT * decrement and residual.size <= DENSE_SIZE:
             with suppress(np.linalg.LinAlgError):  # singular: beyond double precision altogether
-                step, decrement, check = self._two_decrements(U, residual, dense_solve(U, self.K, residual))
+                step, decrement, check = self._two_decrements(U, residual, factor.eliminated.solve(residual))
         if abs(decrement - check) > CONSISTENT * decrement:
             decrement = max(abs(decrement), abs(check))
         return step, decrement
@@ -377,13 +383,13 @@ class DenseProcess(RowsProcess):
         return DensePosterior(self.kernels, self.distances.rows, np.ascontiguousarray(q.z), q.U, solution, self.solver)
 
 
-def dense_solve(U: Curvature, K: KernelMatrices, r: Array) -> Array:
-    """``(I + U K)^-1 r`` by an LU factorisation of order nD.
+def elimination(U: Curvature, K: KernelMatrices) -> LU:
+    """``I + U K`` of all rows and latents, factorised without structure: of order nD.
 
-    >>> dense_solve(Diagonal(np.ones((1, 1))), KernelMatrices([np.eye(1)]), np.ones((1, 1)))
+    >>> elimination(Diagonal(np.ones((1, 1))), KernelMatrices([np.eye(1)])).solve(np.ones((1, 1)))
     array([[0.5]])
     """
-    n, D = r.shape
+    n, D = U.dense().shape[:2]
     A = np.matmul(U.dense(), K.dense(D).reshape(n, D, n * D)).reshape(n * D, n * D)
     A.flat[:: n * D + 1] += 1.0
-    return np.linalg.solve(A, r.ravel()).reshape(n, D)
+    return LU(A)
