@@ -525,8 +525,8 @@ class GGP(Judging, BaseEstimator):
             found = SearchOutcome(evidence, n_iter=member.n_iter).fit(columns, fit.target, fit.offset)
             others = tuple(replace(renewed(other), found=None) for other in member.others)
             newcomers = tuple(replace(n, fit=replace(renewed(n.fit), found=None)) for n in member.newcomers)
-            kept = {"weight": member.weight, "recalibration": member.recalibration}
-            return replace(found, others=others, newcomers=newcomers, **kept)
+            found = replace(found, weight=member.weight, recalibration=member.recalibration)
+            return replace(found, others=others, newcomers=newcomers)
 
         updated = renewed(fit)
         self._adopt(updated)
