@@ -19,6 +19,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.polynomial import Chebyshev
+from numpy.polynomial.chebyshev import chebval
 from numpy.polynomial.legendre import leggauss, legvander
 from numpy.typing import NDArray
 
@@ -102,6 +103,9 @@ class Recalibration:
 
     def log_density(self, u: Array) -> Array:
         """log g(u)."""
+        if self.circular:  # cosines of multiples are polynomials of one
+            waves = np.concatenate([[-self._log_norm], np.sqrt(2.0) * self._c])
+            return np.asarray(chebval(np.cos(2.0 * np.pi * np.asarray(u)), waves))
         return np.asarray(basis(u, self.circular) @ self._c - self._log_norm)
 
     def cdf(self, u: Array) -> Array:

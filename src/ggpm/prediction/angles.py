@@ -7,7 +7,7 @@ gives the distribution function everywhere. Families that know the series itself
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -134,11 +134,19 @@ class CircularTable:
 
     def reweighted(self, weight: Callable[[Array], Array]) -> CircularTable:
         """Tables of densities times a periodic function of the probability from opposite the mean, (m, N) there."""
-        t, F, density = self.fine(4)
+        t, F, density = self.fine()
         cut = self.at(self.place(self.mean - np.pi))[0]
         theta = self.centre[:, None] + self.angle(np.broadcast_to(t, density.shape))
         mean, series = _fourier(density * weight(np.mod(F - cut[:, None], 1.0)), theta)
         return CircularTable(self.centre, self.scale, mean, series)
+
+    def shortened(self, size: int) -> list[tuple[Rows, CircularTable]]:
+        """The same, with no more than so many coefficients in rows whose others are next to nothing."""
+        short = np.abs(self.series[:, size:]).max(axis=1, initial=0.0) < TAIL
+        both = [(np.flatnonzero(some), self.rows(some)) for some in (short, ~short) if some.any()]
+        return [
+            (rows, replace(table, series=table.series[:, :size]) if short[rows[0]] else table) for rows, table in both
+        ]
 
     def threshold(self, level: float) -> Array:
         """log of the density, per radian, on the border of the smallest region of the level."""

@@ -177,7 +177,8 @@ class Recalibrated(Predictive):
     def _make_circular_tables(self) -> Iterator[tuple[Rows, CircularTable]]:
         for rows, law in self._by_law():
             for some, table in self.base.rows(rows)._make_circular_tables():
-                yield rows[some], table.reweighted(lambda u: np.exp(law.log_density(u)))  # noqa: B023
+                whole = table.reweighted(lambda u: np.exp(law.log_density(u)))  # noqa: B023
+                yield from ((rows[some[its]], part) for its, part in whole.shortened(table.series.shape[1]))
 
     # ---- moments -------------------------------------------------------------------------------------------------
     def _moment(self) -> Array:
