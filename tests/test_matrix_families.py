@@ -4,12 +4,14 @@ import mpmath as mp
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import minimize
 from scipy.special import gammainc, logsumexp, ndtr
 
 from cases import kernels, simulate
 from ggpm import GGPRegressor, Laplace, Predictive, Taylor, families
 from ggpm.families.curvature import Blocks, Kronecker
 from ggpm.families.special.products import log_bessel_k, log_density
+from ggpm.families.special.quadrature import trapezoid
 from ggpm.families.support import SPD
 from ggpm.fields.dense import KernelMatrices
 from ggpm.fields.dense.field import DenseProcess
@@ -253,6 +255,32 @@ def test_wishart_intervals_of_three_variables_against_many_points():
                     given = ndtr((y - slope * own) / np.sqrt(left * own / phi))
                 off.append(abs(np.mean(given) - level))
     assert np.median(off) < 1.5e-4 and np.quantile(off, 0.9) < 6e-4 and max(off) < 5e-3
+
+
+@pytest.mark.parametrize("low, high, error", [(0.1, 0.1, 1e-7), (0.1, 0.7, 1e-6), (1.0, 1.0, 2e-5)])
+def test_wishart_densities_of_four_variables_against_a_grid(low, high, error):
+    """Four log-variances are left of ten latents: a grid about their mode, made twice."""
+    rng, phi = np.random.default_rng(0), 8.5
+    family = families.Wishart(phi=phi).resolve(np.eye(4)[None])
+    mean, sd = rng.normal(size=(3, 10)), rng.uniform(low, high, (3, 10))
+    p = Predictive(family, mean, sd[:, :, None] * sd[:, None, :] * (0.7 * np.eye(10) + 0.3))
+    y = p.sample(None, 1)
+    density, m, V, rest = family.fewer_latents(p.latent_mean, p.latent_cov, family.encode(y))
+    for i, found in enumerate(p.log_prob(y)):
+        root = np.linalg.cholesky(V[i])
+
+        def log_f(e, i=i, root=root):
+            return density.log_prob(m[i] + e @ root.T, rest[i : i + 1]) - 0.5 * np.sum(e * e, axis=-1)
+
+        mode = minimize(lambda e: -float(log_f(e[None])[0]), np.zeros(4), method="BFGS")
+        scale, want = np.linalg.cholesky(mode.hess_inv), []
+        for step in (0.6, 0.5):
+            x, weights = trapezoid(4, step, 6.5)
+            # weights are those of the normal: without them a sum over the grid
+            log_w = np.log(weights) + 0.5 * np.sum(x * x, axis=1) + np.log(np.diag(scale)).sum()
+            want.append(logsumexp(log_f(mode.x + x @ scale.T) + log_w))
+        assert abs(want[0] - want[1]) < 0.5 * error
+        assert abs(found - want[1]) < error
 
 
 def test_law_of_products_against_mpmath():
