@@ -168,7 +168,7 @@ def expected_second(log_p: Array, log_q: Array, phi: float, N: Array) -> tuple[A
     lp, lq, trials = (np.broadcast_to(v, shape).ravel() for v in (log_p, log_q, N))
     out = np.empty((3, lp.size))
     many = trials > _MANY
-    terms = 32 * (int(trials[~many].max(initial=0.0)) + 1)
+    terms = 8 * (int(trials[~many].max(initial=0.0)) + 1)
     for chosen, moments, per_row in ((~many, _summed, terms), (many, _integrated, 4096)):
         rows = np.flatnonzero(chosen)
         for part in batches(rows.size, per_row):
