@@ -8,12 +8,17 @@ reference that is no better than the tolerance decides nothing and is skipped, w
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import logsumexp
+from scipy.special import i0e, logsumexp
 
-from cases import FAMILIES
+import cases
+import test_inflations
 from ggpm import Predictive
 from ggpm.families.special.adaptive import cholesky_root, latent_root
 
+FAMILIES = cases.FAMILIES | {
+    name: (family, np.array([0.0, 1.0 if family.support.integer else 0.5]))
+    for name, family in test_inflations.FAMILIES.items()
+}
 VARIANCES = (0.01, 1.0, 25.0, 1e4)
 DENSITY, PROBABILITY = 1e-6, 5e-5
 # Nodes of every direction, by the number of directions: of densities about their mode, of probabilities over all of the
@@ -113,11 +118,10 @@ def test_densities(name, variance):
     assert off <= DENSITY
 
 
-# Numbers and parts; counts and angles are in test_predictive_tables.py.
+# Numbers, counts, numbers with zeros, and parts; angles are in test_predictive_tables.py.
 WITH_CDF = [
-    n for n, (f, _) in FAMILIES.items()
-    if f.has("cdf") and f.kind != "angles" and not (f.finite or f.countable or f.support.integer)
-]  # fmt: skip
+    n for n, (f, _) in FAMILIES.items() if f.has("cdf") and f.kind != "angles" and not (f.finite or f.countable)
+]
 
 
 @pytest.mark.slow
@@ -131,6 +135,69 @@ def test_ends_of_intervals(name, variance):
     if not error < PROBABILITY:
         pytest.skip(f"the reference itself is off by {error:.0e}")
     low, high = family.support.low, family.support.high
+    upto, levels, ends = found[0].reshape(2, -1), np.array([[0.05], [0.95]]), ends.reshape(2, -1)
+    step = np.full(ends.shape, family.support.integer) | np.isin(ends, family.support.atoms)
     inside = (ends > max(low, -1e300) + 1e-12) & (ends < min(high, 1e300) * (1.0 - 1e-12))  # else all that floats tell
-    off = np.abs(found[0].reshape(2, -1) - [[0.05], [0.95]])[inside.reshape(2, -1)].max(initial=0.0)
+    off = np.abs(upto - levels)[inside & ~step].max(initial=0.0)
+    if step.any():  # such an end is where the distribution function steps over the level
+        under = np.maximum(ends - 1.0 if family.support.integer else np.nextafter(ends, 0.0), 0.0)
+        before = probability(family, mean, cov, under, OVER[family.latent_dim][0]).reshape(2, -1)
+        before = np.where(ends > 0.0, before, 0.0)
+        off = max(off, np.maximum(before - levels, levels - upto)[step].max())
     assert off <= PROBABILITY
+
+
+def coordinate(mean, cov, j, end, number):
+    """P(y_j <= end) of a direction in space, and the mass: a grid of the latent's length k and angle t from axis j.
+
+    Given them the angle s of y from that axis has the density k sin(s) exp(k cos(s + t)) I_0(x)/(2 sinh(k)) with
+    x = k sin(s) sin(t), times exp(x), which is in exp(k cos(s - t)).
+    """
+    x, w = np.polynomial.legendre.leggauss(number)
+    u = 0.5 + 0.5 * x
+    precision, cut = np.linalg.inv(cov), np.arccos(end)
+    angle = 2.0 * np.pi * np.arange(number) / number
+    # lengths crowd to zero, and angles of the latent, on both sides, to where the direction passes the end
+    longest = np.linalg.norm(mean) + 9.0 * np.sqrt(np.linalg.eigvalsh(cov)[-1])
+    sides = np.array([[-cut], [np.pi - cut]])
+    t, weight = (cut + sides * u**3).ravel(), (np.abs(sides) * 1.5 * u**2 * w).ravel()
+    across = [np.multiply.outer(np.sin(t), f(angle)) for f in (np.cos, np.sin)]
+    ray = np.insert(np.stack(across, axis=-1), j, np.cos(t)[:, None], axis=-1)
+    square, along = np.einsum("tai,ij,taj->ta", ray, precision, ray), ray @ precision @ mean
+    s = 0.5 * (cut + np.pi) + 0.5 * (np.pi - cut) * x
+    out = np.zeros(2)
+    for k, weight_k in zip(longest * u**2, longest * u * w, strict=True):
+        normal = np.exp(k * along - 0.5 * (k * k * square + mean @ precision @ mean)).mean(axis=1)
+        normal *= weight * weight_k * k * k * np.sin(t) / np.sqrt(2.0 * np.pi * np.linalg.det(cov))
+        law = np.exp(k * (np.cos(s - t[:, None]) - 1.0)) * i0e(k * np.sin(s) * np.sin(t[:, None])) * np.sin(s)
+        law = law @ (0.5 * (np.pi - cut) * w) * k / -np.expm1(-2.0 * k)
+        out += [normal @ law, normal.sum()]
+    return out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variance", VARIANCES)
+def test_ends_of_coordinates_of_directions(variance):
+    family, mean, cov, _, _ = case("von_mises_fisher", variance)
+    for j, ends in enumerate(Predictive(family, mean, cov).interval(0.9)[0]):
+        for end, level in zip(ends, (0.05, 0.95), strict=True):
+            (upto, mass), (other, _) = (coordinate(mean[0], cov[0], j, end, n) for n in (150, 130))
+            assert abs(mass - 1.0) < 1e-7 and abs(upto - other) < 0.1 * PROBABILITY
+            assert abs(upto - level) <= PROBABILITY
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variance", VARIANCES)
+@pytest.mark.parametrize("name", ["categorical", "ordinal", "bernoulli"])
+def test_sets_of_classes(name, variance):
+    family, mean, cov, _, _ = case(name, variance)
+    p = Predictive(family, mean, cov)
+    encoded = [family.encode(np.array([label])) for label in range(p.probabilities().shape[1])]
+    fine, other = (np.exp([density(family, mean, cov, y, n) for y in encoded]) for n in NEAR[directions(family)])
+    error = max(np.abs(fine - other).max(), abs(fine.sum() - 1.0))
+    if not error < DENSITY:
+        pytest.skip(f"the reference itself is off by {error:.0e}")
+    np.testing.assert_allclose(p.probabilities()[0], fine, rtol=0, atol=DENSITY)
+    order = np.argsort(-fine)
+    size = 1 + int(np.sum(np.cumsum(fine[order]) < 0.9))
+    assert sorted(np.flatnonzero(p.interval(0.9)[0])) == sorted(order[:size])

@@ -4,12 +4,14 @@ import mpmath as mp
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import minimize
 from scipy.special import gammainc, logsumexp, ndtr
 
 from cases import kernels, simulate
 from ggpm import GGPRegressor, Laplace, Predictive, Taylor, families
 from ggpm.families.curvature import Blocks, Kronecker
 from ggpm.families.special.products import log_bessel_k, log_density
+from ggpm.families.special.quadrature import trapezoid
 from ggpm.families.support import SPD
 from ggpm.fields.dense import KernelMatrices
 from ggpm.fields.dense.field import DenseProcess
@@ -210,7 +212,7 @@ def test_wishart_intervals_with_wide_latents(variance):
 
 
 def test_wishart_intervals_of_known_latents_and_of_three_variables():
-    """Without variance of the latent, chi-squares; of three variables, within what 512 points leave."""
+    """Without variance of the latent, chi-squares; of three variables, draws."""
     known = Predictive(families.Wishart(phi=5.0).resolve(np.eye(2)[None]), np.zeros((1, 3)), np.zeros((1, 3, 3)))
     ends = known.interval(0.9)[0]
     near = {"rtol": 0.0, "atol": 3e-5}  # 5e-5 of the standard deviation
@@ -224,6 +226,61 @@ def test_wishart_intervals_of_known_latents_and_of_three_variables():
     draws = p.sample(100_000, 0)
     found = np.mean(draws[..., None] <= p.interval(0.9), axis=0)
     np.testing.assert_allclose(found, np.broadcast_to([0.05, 0.95], found.shape), atol=4e-3)  # four standard errors
+
+
+def test_wishart_intervals_of_three_variables_against_many_points():
+    """Probabilities up to the ends given the latents, by 2^15 points; 512 points in all directions left 3.7e-4."""
+    rng, phi = np.random.default_rng(0), 6.5
+    mean, sd = rng.normal(size=(24, 6)), rng.uniform(0.1, 0.7, (24, 6))
+    cov = sd[:, :, None] * sd[:, None, :] * (0.7 * np.eye(6) + 0.3)
+    ends = Predictive(families.Wishart(phi=phi).resolve(np.eye(3)[None]), mean, cov).interval(0.9)
+    u = stats.qmc.Sobol(7, seed=1).random_base2(15)
+    x, g = stats.norm.ppf(u[:, :6]), stats.gamma(phi / 2, scale=2 / phi).ppf(u[:, 6])
+    off = []
+    for m, V, low_high in zip(mean, cov, ends, strict=True):
+        a0, a1, a2, b10, b20, b21 = m[:, None] + np.linalg.cholesky(V) @ x.T
+        e0, e1, e2 = np.exp([a0, a1, a2])
+        # variables as sums of independent ones with these variances
+        A = [[1.0, b10, b20 + b10 * b21], [0.0, 1.0, b21], [0.0, 0.0, 1.0]]
+        M = [
+            [A[i][0] * A[j][0] * e0 + A[i][1] * A[j][1] * e1 + A[i][2] * A[j][2] * e2 for j in range(3)]
+            for i in range(3)
+        ]
+        for i, j in ((0, 0), (0, 1), (0, 2)):
+            for level, y in zip((0.05, 0.95), low_high[i, j]):
+                given = gammainc(phi / 2, phi / 2 * y / M[0][0])
+                if j:  # given y_jj, normal
+                    own = M[j][j] * g
+                    slope, left = M[0][j] / M[j][j], M[0][0] - M[0][j] ** 2 / M[j][j]
+                    given = ndtr((y - slope * own) / np.sqrt(left * own / phi))
+                off.append(abs(np.mean(given) - level))
+    assert np.median(off) < 1.5e-4 and np.quantile(off, 0.9) < 6e-4 and max(off) < 5e-3
+
+
+@pytest.mark.parametrize("low, high, error", [(0.1, 0.1, 1e-7), (0.1, 0.7, 1e-6), (1.0, 1.0, 2e-5)])
+def test_wishart_densities_of_four_variables_against_a_grid(low, high, error):
+    """Four log-variances are left of ten latents: a grid about their mode, made twice."""
+    rng, phi = np.random.default_rng(0), 8.5
+    family = families.Wishart(phi=phi).resolve(np.eye(4)[None])
+    mean, sd = rng.normal(size=(3, 10)), rng.uniform(low, high, (3, 10))
+    p = Predictive(family, mean, sd[:, :, None] * sd[:, None, :] * (0.7 * np.eye(10) + 0.3))
+    y = p.sample(None, 1)
+    density, m, V, rest = family.fewer_latents(p.latent_mean, p.latent_cov, family.encode(y))
+    for i, found in enumerate(p.log_prob(y)):
+        root = np.linalg.cholesky(V[i])
+
+        def log_f(e, i=i, root=root):
+            return density.log_prob(m[i] + e @ root.T, rest[i : i + 1]) - 0.5 * np.sum(e * e, axis=-1)
+
+        mode = minimize(lambda e: -float(log_f(e[None])[0]), np.zeros(4), method="BFGS")
+        scale, want = np.linalg.cholesky(mode.hess_inv), []
+        for step in (0.6, 0.5):
+            x, weights = trapezoid(4, step, 6.5)
+            # weights are those of the normal: without them a sum over the grid
+            log_w = np.log(weights) + 0.5 * np.sum(x * x, axis=1) + np.log(np.diag(scale)).sum()
+            want.append(logsumexp(log_f(mode.x + x @ scale.T) + log_w))
+        assert abs(want[0] - want[1]) < 0.5 * error
+        assert abs(found - want[1]) < error
 
 
 def test_law_of_products_against_mpmath():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -506,6 +507,22 @@ def test_unknown_link_is_named(family):
 
 
 # ---- special cases against general ones --------------------------------------------------------------------
+@pytest.mark.parametrize("r", [0.5, 3.0, 1e3, 1e12, 1e20])
+def test_distribution_functions_of_very_many_counts(r):
+    """Up to 2e10: the incomplete beta function by mpmath, and Poisson's with a normal correction where r is large."""
+    family, k = NegativeBinomial(1.0 / r), 2e10
+    for z in (-2.0, -0.5, 0.0, 1.0):
+        mu = k * math.exp(z * math.sqrt(1.0 / r + 1.0 / k))
+        with mp.workdps(30):
+            if r < 1e4:
+                want = mp.betainc(r, k + 1.0, 0, r / (r + mp.mpf(mu)), regularized=True)
+            else:  # skewness (1 + 2 mu/r)/sqrt(mu (1 + mu/r)), by Edgeworth's first term
+                sd = mp.sqrt(mu * (1 + mu / r))
+                x = (k + 0.5 - mp.mpf(mu)) / sd
+                want = mp.ncdf(x) - mp.npdf(x) * (x * x - 1) * (1 + 2 * mu / r) / sd / 6
+        assert abs(float(family.cdf(np.array([[math.log(mu)]]), np.array([k]))[0]) - float(want)) < 1e-6
+
+
 def test_negative_binomial_becomes_poisson():
     eta, y = np.array([[0.5], [3.0], [13.0]]), np.array([4.0, 11.0, 442000.0])
     V = Diagonal(np.ones((3, 1)))

@@ -117,15 +117,15 @@ class BetaBinomial(Binomial):
     def cdf(self, eta: Array, y: Array) -> Array:
         """P(no more than k successes of N | eta)."""
         k, miss = self._counts(y)
-        N, p, q = k + miss, expit(eta[..., 0]), expit(-eta[..., 0])
-        a, b = np.maximum(self.phi * p, _TINY), np.maximum(self.phi * q, _TINY)
+        N = k + miss
+        a, b = (np.maximum(self.phi * expit(xi), _TINY) for xi in (eta[..., 0], -eta[..., 0]))
         # sum from the end that has fewer terms, every term from the one before
         left = k < miss
         last = np.where(left, k, miss - 1.0)
         own, other = np.where(left, a, b), np.where(left, b, a)
         first = np.stack([np.zeros_like(N), N], axis=-1)
-        pair = np.stack([np.where(left, log_expit(eta[..., 0]), log_expit(-eta[..., 0])),
-                         np.where(left, log_expit(-eta[..., 0]), log_expit(eta[..., 0]))], axis=-1)  # fmt: skip
+        log_p, log_q = log_expit(eta[..., 0]), log_expit(-eta[..., 0])
+        pair = np.stack([np.where(left, log_p, log_q), np.where(left, log_q, log_p)], axis=-1)
         start = log_polya(first, pair, np.asarray(self.phi, dtype=float))
         # terms are relative to exp(unit), which they outgrow where the first one is too small for floats
         small = bool(np.any(start <= -SMALL))
@@ -135,8 +135,9 @@ class BetaBinomial(Binomial):
         for j in range(most):
             room = np.maximum(N - j, 1.0)
             term *= own + j
-            term /= (room - 1.0 + other) * ((j + 1.0) / room)
-            total += term * (j + 1 <= last)
+            term *= room / (j + 1.0) * (j < last)  # nothing after the last
+            term /= other + (room - 1.0)
+            total += term
             if small and np.any(large := term > LARGE):
                 unit, term, total = (
                     unit + large * np.log(LARGE),

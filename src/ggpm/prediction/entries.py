@@ -190,9 +190,10 @@ def entry_tables(p: Predictive) -> Iterator[tuple[Rows, int, EntryTable]]:
     series = _Series(table)
     for entry, law in enumerate(p.family.entry_laws()):
         latents = EntryLatents.of(p, law, table)
+        digits = np.float64 if latents.few else np.float32  # many directions leave more than roundings do: 2e-5
         for rows, eta, weights in latents.nodes():
             ell, k = latents.at(eta)
-            for some, found in _tables(series, ell, k, weights, latents.tau[rows]):
+            for some, found in _tables(series, ell, k, weights, latents.tau[rows], digits):
                 yield rows[some], entry, found
 
 
@@ -257,9 +258,9 @@ class _Series:
 
 
 def _tables(
-    series: _Series, ell: Array, k: Array | None, weights: Array, tau: Array
+    series: _Series, ell: Array, k: Array | None, weights: Array, tau: Array, digits: type = np.float64
 ) -> Iterator[tuple[Rows, EntryTable]]:
-    """Tables of rows with nodes (k, S)."""
+    """Tables of rows with nodes (k, S), whose waves have so many digits."""
     law, centre = series.law, np.einsum("ks,ks->k", weights, ell)
     ell = ell - centre[:, None]
     nearest, far = np.full(len(ell), len(law.k) - 1), np.full(len(ell), np.inf)
@@ -282,11 +283,12 @@ def _tables(
             i = some[part]
             moments = np.zeros((len(i), 1 if k is None else series.size(w), 2 * n))
             for nodes in chunks(ell.shape[1], len(i) * size, 2 * TABLE_DOUBLES):
-                waves, share = _waves(frequencies(o, n)[1] * ell[i, nodes], n), weights[i, nodes]
-                basis = share[None]
+                angle = frequencies(o, n)[1] * ell[i, nodes]
+                share: NDArray = weights[i, nodes].astype(digits)
+                waves, basis = _waves(angle.astype(digits), n), share[None]
                 if k is not None:
                     x = (k[i, nodes] - series.middle(w, start[i])[:, None]) / (0.5 * 2.0 ** (0.5 * w))
-                    basis = _basis(np.clip(x, -1.0, 1.0), share, series.size(w))
+                    basis = _basis(np.clip(x, -1.0, 1.0).astype(digits), share, series.size(w))
                 moments += np.matmul(basis.swapaxes(0, 1), np.moveaxis(waves, 0, 2))
             parts = moments.reshape(len(i), -1, 2, n)
             if k is None:
@@ -308,14 +310,14 @@ def _contracted(moments: Array, factor: Complex) -> Array:
 
 def _waves(angle: Array, n: int) -> Array:
     """cos(j angle) and sin(j angle), j < n, of angles (k, S): (2n, k, S)."""
-    out = np.empty((2 * n, *angle.shape))
+    out = np.empty((2 * n, *angle.shape), dtype=angle.dtype)
     out[0], out[1], out[n], out[n + 1] = 1.0, np.cos(angle), 0.0, np.sin(angle)
     return _recurrence(out.reshape(2, n, *angle.shape), out[1])
 
 
 def _basis(x: Array, weights: Array, size: int) -> Array:
     """Weighted Chebyshev polynomials at x (k, S), (size, k, S)."""
-    out = np.empty((size, *x.shape))
+    out = np.empty((size, *x.shape), dtype=x.dtype)
     out[0], out[1] = weights, weights * x
     return _recurrence(out[None], x)
 

@@ -25,6 +25,7 @@ TAIL = 0.05  # levels nearer to 0 or 1 than this ask for residuals that are smal
 NEARLY = 0.02  # residual up to which a slope that is nearly right leads nearer
 # Steps of one count or by the probability of the count, before counts are searched by halving.
 COUNT_STEPS = 12
+CLOSE = 1e-10  # relative error of counts from 2^53 on
 MOST_HALVINGS = 100  # and steps of the secant between them
 
 
@@ -129,7 +130,7 @@ def integer_roots(steps: Pairs, q: float, start: Array, most: Array) -> Array:
     """Smallest counts k at which distribution functions are not below q, from counts that are near them.
 
     ``steps`` gives P(Y < k) and P(Y <= k) for rows and k. From 2^53 on, where floats lie further apart than integers,
-    the smallest such float; infinity beyond `LARGEST`.
+    one that is right to `CLOSE`; infinity beyond `LARGEST`.
 
     >>> integer_roots(lambda rows, k: (k / 10, (k + 1) / 10), 0.55, np.array([0.0, 9.0]), np.full(2, 9.0))
     array([5., 5.])
@@ -154,10 +155,13 @@ def integer_roots(steps: Pairs, q: float, start: Array, most: Array) -> Array:
 def _halving(excess: Callable[[Array], Array], near: Array) -> Array:
     low, high = np.full_like(near, -1.0), np.minimum(np.ceil(near), LARGEST) + 1.0
     while (short := (excess(high) < 0) & (high < LARGEST)).any():
-        high = np.where(short, np.minimum(2.0 * high, LARGEST), high)
+        with np.errstate(over="ignore"):
+            further = np.minimum(high * np.maximum(2.0, np.sqrt(high)), LARGEST)
+        low, high = np.where(short, high, low), np.where(short, further, high)
     beyond = excess(high) < 0
-    while np.any(high - low > np.maximum(1.0, np.spacing(high))):
-        middle = np.floor(low + 0.5 * (high - low))
+    while np.any(high - low > np.maximum(1.0, np.where(high < 2.0**53, 0.0, CLOSE * high))):
+        half, ratio = low + 0.5 * (high - low), np.sqrt(low + 1.0) * np.sqrt(high)
+        middle = np.floor(np.where(high > 4.0 * (low + 1.0), ratio, half))  # tails of counts are even in logarithms
         reached = excess(middle) >= 0
         low, high = np.where(reached, low, middle), np.where(reached, middle, high)
     return np.where(beyond, np.inf, high)

@@ -74,7 +74,7 @@ def rule(D: int, levels: tuple[int, ...]) -> tuple[Array, Array]:
         return _product([direction_rule(level, _radius(D)) for level in levels])
     level = levels[0]
     grids = sparse_levels(D)
-    return _smolyak(D, grids[level]) if level < len(grids) else _sobol(D, SOBOL_LOG2[level - len(grids)])
+    return smolyak(D, grids[level]) if level < len(grids) else _sobol(D, SOBOL_LOG2[level - len(grids)])
 
 
 @lru_cache(maxsize=8)
@@ -331,7 +331,7 @@ def _product(rules: list[tuple[Array, Array]]) -> tuple[Array, Array]:
 @lru_cache(maxsize=32)
 def sparse_levels(D: int) -> tuple[int, ...]:
     """Levels of Smolyak's rule that are not too large, at least one."""
-    fitting = [level for level in SPARSE_LEVELS if len(_smolyak(D, level)[0]) <= SPARSE_MOST] if D <= 12 else []
+    fitting = [level for level in SPARSE_LEVELS if len(smolyak(D, level)[0]) <= SPARSE_MOST] if D <= 12 else []
     return tuple(fitting) or SPARSE_LEVELS[:1]
 
 
@@ -343,7 +343,7 @@ def nested_grid(D: int, level: int) -> tuple[Array, Array, Array]:
     >>> len(x), int(np.sum(coarse != 0)), float((coarse @ x[:, 0] ** 2).round(12))
     (89, 25, 1.0)
     """
-    pair = [_smolyak(D, sparse_levels(D)[k]) for k in (level, level - 1)]
+    pair = [smolyak(D, sparse_levels(D)[k]) for k in (level, level - 1)]
     fine, coarse = ({tuple(node): weight for node, weight in zip(x, weights)} for x, weights in pair)
     nodes = list(fine | coarse)  # some of the one before have no weight any more
     weights = np.array([[fine.get(node, 0.0), coarse.get(node, 0.0)] for node in nodes])
@@ -351,11 +351,14 @@ def nested_grid(D: int, level: int) -> tuple[Array, Array, Array]:
 
 
 @lru_cache(maxsize=32)
-def _smolyak(D: int, level: int) -> tuple[Array, Array]:
+def smolyak(D: int, level: int) -> tuple[Array, Array]:
     """Sparse grid of nested rules with 1, 3 and 9 nodes, exact to total degree 2 level + 1 (Smolyak 1963).
 
     A rule that is more exact than its order asks for serves later orders, too, whose increments are then nothing
     (Petras 2003): 1221 nodes instead of 1981 with Gauss–Hermite rules for ten latents and degree 7.
+
+    >>> [len(smolyak(4, level)[1]) for level in range(4)]
+    [1, 9, 25, 89]
     """
     merged: dict[tuple[float, ...], float] = {}
     for total in range(max(0, level - D + 1), level + 1):

@@ -178,7 +178,8 @@ def expected_second(
     out = np.empty((3 if slopes else 1, lp.size))
     order = np.argsort(trials, kind="stable")  # rows of few trials have short sums, and are summed by themselves
     few = int(np.searchsorted(trials[order], _MANY, side="right"))
-    for moments, rows, per_row in ((_summed, order[:few], 32 * _MANY), (_integrated, order[few:], 4096)):
+    terms = 8 * (int(trials[order[:few]].max(initial=0.0)) + 1)
+    for moments, rows, per_row in ((_summed, order[:few], terms), (_integrated, order[few:], 4096)):
         for part in batches(rows.size, per_row):
             some = rows[part]
             a, b = (np.maximum(phi * np.exp(v[some]), 1e-290)[:, None] for v in (lp, lq))
