@@ -176,3 +176,13 @@ def test_roots_with_the_largest_pivot_first():
     root = pivoted_root(A @ A.swapaxes(1, 2), 2)
     np.testing.assert_allclose(root @ root.swapaxes(1, 2), A @ A.swapaxes(1, 2), atol=1e-12)
     assert not pivoted_root(np.zeros((1, 3, 3)), 1).any()
+
+
+def test_densities_of_counts_at_many_nodes_are_those_one_by_one():
+    """Factors of rising factorials are multiplied for rows that have them alone."""
+    rng = np.random.default_rng(5)
+    family, y = families.DirichletMultinomial(phi=3.0), rng.integers(0, 14, (9, 6)) * (rng.random((9, 6)) < 0.6) + 0.0
+    y[:, 0] += 1.0
+    eta = 2.0 * rng.normal(size=(4, 9, 6))
+    one_by_one = [[family.log_prob(eta[s, i], y[i]) for i in range(9)] for s in range(4)]
+    np.testing.assert_allclose(family.log_prob(eta, y), one_by_one, rtol=1e-12)

@@ -82,7 +82,7 @@ RESTART = 8  # steps after which rows that have not arrived are tried from their
 # Laplace's Gaussian they are, and their error as a share of the change from half as many: densities of six to ten
 # classes, counts and parts with full covariances are off by 1e-5 to 3e-5 (standard deviations of 0.7 to 1), 5e-4 (3)
 # and 1e-2 (10).
-GRID_ERROR, OF_GRIDS = 1e-6, 1e-3
+GRID_ERROR, OF_GRIDS = 1e-6, 1.5e-3
 FIRST_POINTS, MOST_POINTS, WIDER, HALF = 12, 17, 1.15, 0.5
 FIRST_GRID, LAST_GRID, MOST_OF_GRIDS = 3, 6, 12  # levels of sparse grids, and latents that have any
 SECTION_DOUBLES = 8  # of a batch for each section: inner integrals have batches of their own
