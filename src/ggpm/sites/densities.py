@@ -78,11 +78,11 @@ SHORTEST = SHORTER**6  # steps that lead down even so are made of rounding
 FAR, LONGEST = 100.0, 64.0
 RESTART = 8  # steps after which rows that have not arrived are tried from their own best latent, too
 # With more than three latents: errors above which a sparse grid is given up, where latents meet in a sum, so that only
-# odd rows have grids, and elsewhere. Logarithms of the numbers of points that take its place, how much wider than
-# Laplace's Gaussian they are, and their error as a share of the change from half as many: densities of six to ten
-# classes, counts and parts with full covariances are off by 1e-5 to 3e-5 (standard deviations of 0.7 to 1), 5e-4 (3)
-# and 1e-2 (10).
-GRID_ERROR, OF_GRIDS = 1e-6, 1.5e-3
+# odd rows have grids, where they are few, and elsewhere. Logarithms of the numbers of points that take its place, how
+# much wider than Laplace's Gaussian they are, and their error as a share of the change from half as many: densities of
+# six to ten classes, counts and parts with full covariances are off by 1e-5 to 3e-5 (standard deviations of 0.7 to 1),
+# 5e-4 (3) and 1e-2 (10).
+GRID_ERROR, FEW, OF_FEW, OF_GRIDS = 1e-6, 5, 3e-5, 1.5e-3
 FIRST_POINTS, MOST_POINTS, WIDER, HALF = 12, 17, 1.15, 0.5
 FIRST_GRID, LAST_GRID, MOST_OF_GRIDS = 3, 6, 12  # levels of sparse grids, and latents that have any
 SECTION_DOUBLES = 8  # of a batch for each section: inner integrals have batches of their own
@@ -407,7 +407,7 @@ def _grid_levels(d: int) -> tuple[int, ...]:
     return tuple(levels)
 
 
-def _by_grids(peaks: Peaks, tolerance: float, enough: float = OF_GRIDS) -> Array:
+def _by_grids(peaks: Peaks, tolerance: float, enough: float | None = None) -> Array:
     out, rows, error, before = np.empty(len(peaks.e)), np.arange(len(peaks.e)), np.empty(0), np.zeros(len(peaks.e))
     for level in _grid_levels(peaks.e.shape[1]):
         coarse, out[rows] = peaks.of(rows).grid_integrals(level)
@@ -419,6 +419,8 @@ def _by_grids(peaks: Peaks, tolerance: float, enough: float = OF_GRIDS) -> Array
         if rows.size == 0:
             return out
     # sparse grids converge too slowly for more
+    if enough is None:
+        enough = OF_FEW if peaks.e.shape[1] <= FEW else OF_GRIDS
     left = ~(error <= enough)
     if left.any():
         value, own = peaks.of(rows[left]).point_integrals(tolerance)
