@@ -203,6 +203,8 @@ class Peaks:
         that neither misses what the other sees.
         """
         values, axes = _axes(self.L)
+        largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=1, keepdims=True), axis=1)
+        axes = axes * np.sign(largest)
         n, d = self.e.shape
         out, error = np.empty(n), np.empty(n)
         points = normal_points(d, MOST_POINTS)
