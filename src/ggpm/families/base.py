@@ -172,6 +172,8 @@ class Family(BaseEstimator, ABC):
     """D, the length of the latent vector (set by `resolve` where it depends on the data)."""
     countable: ClassVar[bool] = False
     """True if an observation is counts out of a known number of trials, which predictions then take as ``trials``."""
+    mean_alone: ClassVar[bool] = False
+    """True if `predictive_moments` gives means and no variances, for which it need not be asked."""
     finite: ClassVar[bool] = False
     """True if y is a class: it takes finitely many values, and `moment` gives their probabilities."""
     shift_invariant: ClassVar[bool] = False

@@ -12,14 +12,15 @@ from ggpm.data.text import Hint, Message
 from ggpm.families.base import Array
 from ggpm.families.multinomial import NARROW, Multinomial
 from ggpm.families.special import log_softmax, softmax
+from ggpm.families.special.class_points import WIDE, largest_difference, probabilities_of
 from ggpm.families.special.class_probabilities import class_probabilities
 from ggpm.families.special.logsumexp import expected_logsumexp
 from ggpm.families.special.one_scale import split
 from ggpm.families.support import Codes, Support
 
 # Of class probabilities: what factors leave of a covariance, the error of integrals in one dimension, and relative
-# errors: those of densities, and up to which they are nearer than grids over five latents and more.
-_REST, _ROUNDED, _DIGITS, _ROUGH = 0.005, 5e-10, 5e-7, 1e-2
+# errors: those of densities, and up to which they are nearer than grids and points over five latents and more.
+_REST, _ROUNDED, _DIGITS, _ROUGH = 0.005, 5e-10, 5e-7, 1e-3
 
 
 class Categorical(Multinomial):
@@ -119,7 +120,14 @@ class Categorical(Multinomial):
         found, error = class_probabilities(mean[rows], cov[rows], _REST)
         p = np.einsum("nj,nj->n", y[rows], found)
         off = (error + _ROUNDED) / np.maximum(p, 1e-300)
-        good = (off <= _DIGITS) | ((off <= _ROUGH) & (D > 4) & ~single[rows])
+        many = (D > 4) & ~single[rows]
+        rare = np.flatnonzero(many & (off > _DIGITS) & (largest_difference(cov[rows]) > WIDE))
+        if rare.size:  # a class by itself has all its digits
+            i = rows[rare]
+            alone, own = probabilities_of(mean[i], cov[i], y[i].argmax(axis=1))
+            better = own < off[rare]
+            p[rare[better]], off[rare[better]] = alone[better], own[better]
+        good = off <= np.where(many, _ROUGH, _DIGITS)
         out[rows[good]] = np.log(p[good])
         return out
 

@@ -43,6 +43,7 @@ class Multinomial(Family):
     latent_dim = 0
     countable = True
     shift_invariant = True
+    mean_alone = True
 
     @property
     def support(self) -> Support:

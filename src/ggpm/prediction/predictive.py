@@ -201,7 +201,7 @@ class Predictive:
     def _var(self) -> Array:
         if self.family.variance_of(self._centre()) is not None:  # a function of the moment, which is found once
             return np.asarray(self.family.variance_of(self._moment()))
-        own = self.family.predictive_moments(self.latent_mean, self.latent_cov)
+        own = None if self.family.mean_alone else self.family.predictive_moments(self.latent_mean, self.latent_cov)
         if own is None or own[1] is None:
             return self._averaged_var()
         moment, total = own

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+TOGETHER = 2**15  # doubles of one array of nodes: stays in the processor's cache
+MANY, FIRST = 2**14, 2**11  # nodes that points are recognised by, more than products have, and those of a first step
+
 
 def share_quantiles(p: Predictive, levels: Sequence[float]) -> Array:
     """Quantiles of the share of every part, (m, d, k)."""
@@ -31,22 +34,38 @@ def share_quantiles(p: Predictive, levels: Sequence[float]) -> Array:
 
 
 def mixture_quantiles(mixtures: ShareMixtures, levels: Sequence[float]) -> Array:
-    """Quantiles of the logits, (k, levels): Newton's method from those of normal laws of the same skewness."""
+    """Quantiles of the logits, (k, levels): Newton's method from those of normal laws of the same skewness.
+
+    Where there are many nodes, from quantiles of the first of them: the first points of a sequence are spread as evenly
+    as all are.
+    """
+    c, weights, s = mixtures.location, mixtures.weights, mixtures.sd
+
+    def law(rows: Rows, y: Array) -> tuple[Array, Array]:
+        F, f, at = np.zeros(len(y)), np.zeros(len(y)), c if len(rows) == len(c) else c[rows]
+        size = max(1, TOGETHER // len(y))
+        for start in range(0, len(weights), size):
+            some = slice(start, start + size)
+            below, density = normal_distribution((y[:, None] - at[:, some]) / s[rows, None])
+            F += below @ weights[some]
+            f += density @ weights[some]
+        return F, f / s[rows]
+
+    if len(weights) >= MANY:
+        first = ShareMixtures(mixtures.which, c[:, :FIRST], weights[:FIRST] / weights[:FIRST].sum(), s)
+        starts = mixture_quantiles(first, levels).T
+    else:
+        starts = _normal_quantiles(mixtures, levels)
+    return np.stack([roots(law, q, start, coordinate(Real())) for q, start in zip(levels, starts)], axis=-1)
+
+
+def _normal_quantiles(mixtures: ShareMixtures, levels: Sequence[float]) -> Array:
+    """Quantiles by mean, variance and skewness (Cornish and Fisher 1938), (levels, k)."""
     c, weights, s = mixtures.location, mixtures.weights, mixtures.sd
     mean = c @ weights
     away = c - mean[:, None]
     square = away * away
-    variance = square @ weights
-    total = np.sqrt(variance + s * s)
-    skewness = ((square * away) @ weights) / total**3
-
-    def law(rows: Rows, y: Array) -> tuple[Array, Array]:
-        F, f = normal_distribution((y[:, None] - c[rows]) / s[rows, None])
-        return F @ weights, (f @ weights) / s[rows]
-
-    ends = []
-    for q in levels:
-        u = ndtri(q)
-        start = mean + total * (u + np.clip(skewness, -1.0, 1.0) * (u * u - 1.0) / 6.0)  # Cornish and Fisher 1938
-        ends.append(roots(law, q, start, coordinate(Real())))
-    return np.stack(ends, axis=-1)
+    total = np.sqrt(square @ weights + s * s)
+    skewness = np.clip(((square * away) @ weights) / total**3, -1.0, 1.0)
+    u = ndtri(levels)[:, None]
+    return np.asarray(mean + total * (u + skewness * (u * u - 1.0) / 6.0))

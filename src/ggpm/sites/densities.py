@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from ggpm.data.rows import batches
 from ggpm.families.base import Density, Family
 from ggpm.families.special.adaptive import (
     PRODUCT_MOST,
+    SPARSE_MOST,
     Levels,
     Rows,
     cholesky_root,
@@ -38,11 +39,11 @@ from ggpm.families.special.adaptive import (
     nested_grid,
     place,
     raised,
-    sparse_levels,
+    smolyak_size,
 )
 from ggpm.families.special.lines import line_integrals, log_sum, loosened
 from ggpm.families.special.one_scale import log_expected, log_expected_wide
-from ggpm.families.special.quadrature import normal_points, student_log_density, student_nodes
+from ggpm.families.special.quadrature import normal_points
 from ggpm.families.special.stable import HALF_LOG_2PI
 
 Array = NDArray[np.float64]
@@ -76,9 +77,14 @@ SHORTEST = SHORTER**6  # steps that lead down even so are made of rounding
 # doubled as long as they lead up.
 FAR, LONGEST = 100.0, 64.0
 RESTART = 8  # steps after which rows that have not arrived are tried from their own best latent, too
-# With more than three latents: the error above which a sparse grid is given up, and the points that take its place,
-# which are off by so much for ten parts, classes or counts (latents with standard deviations below 0.7).
-GRID_ERROR, STUDENT_LOG2 = 1.5e-3, 14
+# With more than three latents: errors above which a sparse grid is given up, where latents meet in a sum, so that only
+# odd rows have grids, where they are few, and elsewhere. Logarithms of the numbers of points that take its place, how
+# much wider than Laplace's Gaussian they are, and their error as a share of the change from half as many: densities of
+# six to ten classes, counts and parts with full covariances are off by 1e-5 to 3e-5 (standard deviations of 0.7 to 1),
+# 5e-4 (3) and 1e-2 (10).
+GRID_ERROR, FEW, OF_FEW, OF_GRIDS = 1e-6, 5, 3e-5, 1.5e-3
+FIRST_POINTS, MOST_POINTS, WIDER, HALF = 12, 17, 1.15, 0.5
+FIRST_GRID, LAST_GRID, MOST_OF_GRIDS = 3, 6, 12  # levels of sparse grids, and latents that have any
 # Levels of directions after sparse grids of four latents, 7, 9 and 13 nodes of each, and the share of a change that is
 # left then: a fifth in matrices of order 4, a thirtieth in counts of five categories.
 PRODUCTS, NEXT_OF_FOUR = (4, 5, 6), 0.25
@@ -182,7 +188,7 @@ class Peaks:
     def grid_integrals(self, level: int) -> tuple[Array, Array]:
         """The same by a sparse grid and by the one before it."""
         d, out = self.e.shape[1], np.empty((2, len(self.e)))
-        if len(sparse_levels(d)) == 1:  # points are all that there is to compare with
+        if d > MOST_OF_GRIDS:  # points are all that there is to compare with
             levels = np.zeros((len(self.e), 1), dtype=np.intp)
             return self.log_integral(levels), self.log_integral(levels + 1)
         x, fine, coarse = nested_grid(d, level)
@@ -192,27 +198,37 @@ class Peaks:
             out[:, rows] = log_sum(values + square, coarse), log_sum(values + square, fine)
         return out[0] - self.log_det, out[1] - self.log_det
 
-    def student_integral(self, log2: int) -> Array:
-        """The same by quasi-random points of a mixture: heavy tails about the mode, and the Gaussian of the latent.
+    def point_integrals(self, tolerance: float) -> tuple[Array, Array]:
+        """The same by quasi-random points, as many as each row needs up to `MOST_POINTS`, and estimates of the error.
 
-        The first are along the axes of the curvature, as ridges are; the second find what lies far from the mode. Each
-        point has the weight of the mixture (Veach and Guibas 1995), so that neither misses what the other sees.
+        Points are those of a mixture of Laplace's Gaussian about the mode, somewhat wider, and of the Gaussian of the
+        latent, which find what lies far from the mode. Each has the weight of the mixture (Veach and Guibas 1995), so
+        that neither misses what the other sees.
         """
         values, axes = _axes(self.L)
         largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=1, keepdims=True), axis=1)
-        axes, width, d = axes * np.sign(largest), 1.0 / np.sqrt(values), self.e.shape[1]
-        x, _ = student_nodes(d, log2 - 1)
-        normal = normal_points(d, log2 - 1)
-        out = np.empty(len(self.e))
-        for rows in batches(len(out), 16 * x.size):
-            near = place(self.e[rows], axes[rows] * width[rows, None, :], x)
-            e = np.concatenate([near, np.broadcast_to(normal[:, None], near.shape)])
-            along = np.einsum("skj,kji->ski", e - self.e[rows], axes[rows]) / width[rows]
-            log_t = student_log_density(along) - np.log(width[rows]).sum(axis=1)
-            log_normal = -0.5 * np.square(e) @ np.ones(d) - d * HALF_LOG_2PI
-            log_weights = -np.logaddexp(log_t, log_normal) - np.log(len(x))
-            out[rows] = log_sum(self.integrand.of(rows)(e) + log_weights, np.ones(len(e)))
-        return out - d * HALF_LOG_2PI
+        axes = axes * np.sign(largest)
+        n, d = self.e.shape
+        out, error = np.empty(n), np.empty(n)
+        points = normal_points(d, MOST_POINTS)
+        for row in range(n):
+            f, width = self.integrand.of(slice(row, row + 1)), WIDER / np.sqrt(values[row])
+            total, end = -np.inf, 0
+            for log2 in range(FIRST_POINTS, MOST_POINTS + 1):
+                before = total - np.log(max(end, 1))
+                start, end = end, 2**log2
+                for part in batches(end - start, 16 * d):
+                    x = points[start:end][part]
+                    e = np.concatenate([self.e[row] + (x * width) @ axes[row].T, x])
+                    along = (e - self.e[row]) @ axes[row] / width
+                    near, far = (-0.5 * np.square(a) @ np.ones(d) for a in (along, e))
+                    ratio = f(e[:, None])[:, 0] - np.logaddexp(near - np.log(width).sum(), far)
+                    total = np.logaddexp(total, log_sum(ratio[:, None], np.ones(len(e)))[0])
+                out[row] = total - np.log(end)
+                error[row] = HALF * np.abs(out[row] - before)
+                if log2 > FIRST_POINTS and error[row] <= tolerance:
+                    break
+        return out, error
 
     def _at(self, x: Array, rows: Rows | slice) -> Array:
         """log f at mode + root x, (S, rows)."""
@@ -380,31 +396,49 @@ def _by_scale(family: Family, peaks: Peaks, cov: Array, tolerance: float) -> Arr
         out[left] = log_expected_wide(family, eta[left], f.mean[left], cov[left], f.y[left], tolerance / TOLERANCE)
     left = np.flatnonzero(np.isnan(out))
     if left.size:
-        out[left] = (_by_grids if cov.shape[1] > PRODUCT_MOST else _by_ladder)(peaks.of(left), tolerance)
+        g = f.of(left)
+        centre, R = latent_root(g.mean, cov[left], family.shift_invariant)
+        some = _peaks(replace(g, mean=centre, R=R)) if family.shift_invariant else peaks.of(left)
+        out[left] = _by_grids(some, tolerance, GRID_ERROR) if R.shape[2] > PRODUCT_MOST else _by_ladder(some, tolerance)
     return out
 
 
-def _by_grids(peaks: Peaks, tolerance: float) -> Array:
-    out, rows, error = np.empty(len(peaks.e)), np.arange(len(peaks.e)), np.empty(0)
+@lru_cache(maxsize=32)
+def _grid_levels(d: int) -> tuple[int, ...]:
+    """Levels of Smolyak's rule, from the second to the last that has no more than `SPARSE_MOST` nodes."""
+    levels = [FIRST_GRID]
+    while d <= MOST_OF_GRIDS and levels[-1] < LAST_GRID and smolyak_size(d, levels[-1] + 1) <= SPARSE_MOST:
+        levels.append(levels[-1] + 1)
+    return tuple(levels)
+
+
+def _by_grids(peaks: Peaks, tolerance: float, enough: float | None = None) -> Array:
+    out, rows, error, before = np.empty(len(peaks.e)), np.arange(len(peaks.e)), np.empty(0), np.zeros(len(peaks.e))
     four = peaks.e.shape[1] == PRODUCT_MOST + 1  # the most latents for which products are not too many
-    for level in range(1, max(2, len(sparse_levels(peaks.e.shape[1])))):
+    for level in _grid_levels(peaks.e.shape[1]):
         coarse, out[rows] = peaks.of(rows).grid_integrals(level)
-        error = (NEXT_OF_FOUR if four else NEXT) * np.abs(out[rows] - coarse)
+        change = np.abs(out[rows] - coarse)
+        # grids may come close by chance
+        error = (NEXT_OF_FOUR if four else NEXT) * np.maximum(change, NEXT * before[rows])
+        before[rows] = change
         rows, error = rows[~(error <= tolerance)], error[~(error <= tolerance)]
         if rows.size == 0:
             return out
-    if four:
-        for level in PRODUCTS:
-            some = peaks.of(rows)
-            finer = some.log_integral(np.full(some.e.shape, level))
-            error, out[rows] = NEXT_OF_FOUR * np.abs(finer - out[rows]), finer
-            rows, error = rows[~(error <= tolerance)], error[~(error <= tolerance)]
-            if rows.size == 0:
-                return out
-    # sparse grids converge too slowly for more, and points converge more slowly still
-    left = rows[~(error <= GRID_ERROR)]
-    if left.size:
-        out[left] = peaks.of(left).student_integral(STUDENT_LOG2)
+    for level in PRODUCTS if four else ():
+        some = peaks.of(rows)
+        finer = some.log_integral(np.full(some.e.shape, level))
+        error, out[rows] = NEXT_OF_FOUR * np.abs(finer - out[rows]), finer
+        rows, error = rows[~(error <= tolerance)], error[~(error <= tolerance)]
+        if rows.size == 0:
+            return out
+    # sparse grids converge too slowly for more
+    if enough is None:
+        enough = OF_FEW if peaks.e.shape[1] <= FEW else OF_GRIDS
+    left = ~(error <= enough)
+    if left.any():
+        value, own = peaks.of(rows[left]).point_integrals(tolerance)
+        better = ~(error[left] <= NEXT * own)  # full covariances leave grids as far off as they changed
+        out[rows[left][better]] = value[better]
     return out
 
 

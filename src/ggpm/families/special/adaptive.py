@@ -335,15 +335,24 @@ def sparse_levels(D: int) -> tuple[int, ...]:
     return tuple(fitting) or SPARSE_LEVELS[:1]
 
 
+def smolyak_size(D: int, level: int) -> int:
+    """Number of nodes of Smolyak's rule.
+
+    >>> smolyak_size(4, 3)
+    89
+    """
+    return len(smolyak(D, level)[1])
+
+
 @lru_cache(maxsize=32)
 def nested_grid(D: int, level: int) -> tuple[Array, Array, Array]:
-    """Nodes (S, D) of a sparse grid of `sparse_levels`, not the first, with its weights and those of the one before.
+    """Nodes (S, D) of Smolyak's rule of a level, with its weights and those of the level before.
 
-    >>> x, fine, coarse = nested_grid(4, 1)
+    >>> x, fine, coarse = nested_grid(4, 3)
     >>> len(x), int(np.sum(coarse != 0)), float((coarse @ x[:, 0] ** 2).round(12))
     (89, 25, 1.0)
     """
-    pair = [smolyak(D, sparse_levels(D)[k]) for k in (level, level - 1)]
+    pair = [smolyak(D, k) for k in (level, level - 1)]
     fine, coarse = ({tuple(node): weight for node, weight in zip(x, weights)} for x, weights in pair)
     nodes = list(fine | coarse)  # some of the one before have no weight any more
     weights = np.array([[fine.get(node, 0.0), coarse.get(node, 0.0)] for node in nodes])

@@ -4,7 +4,8 @@ Latents that are independent given r numbers z, f = mean + Lambda z + sqrt(delta
 integrals of one dimension given z (`expected_softmax`), smooth in z on the scale of the latents' own spread and of the
 Gumbel noise that a softmax is. Only differences of latents matter: a_j + a_k may be taken from cov_jk for any a, which
 leaves no or few factors to find. What they do not describe of the covariance counts to second order where that is
-enough (`MOST_REST`); else D - 2 factors describe all of it.
+enough (`MOST_REST`); else D - 2 factors describe all of it, and points serve where these are more than three, or rules
+over them do not settle (`class_points`).
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, average, expectation, product_rule
+from ggpm.families.special.class_points import probabilities_by_points
 from ggpm.families.special.logsumexp import expected_softmax
 
 Array = NDArray[np.float64]
 
 GUMBEL_VARIANCE = np.pi**2 / 6.0
 # Largest entry of what factors leave of the covariance, relative to variances of latent and Gumbel noise together:
-# probabilities of four to ten classes are then off by 1e-7 or less, and by less than 3e-9 with a third of it. With
-# three factors and up to ROUGH the second order is still nearer than what grids over all factors reach (full random
-# covariances of eight and ten latents, standard deviations of 0.5 to 1: below 5e-5 against 1e-4).
-MOST_REST, ROUGH = 0.015, 0.1
+# probabilities of four to ten classes are then off by 1e-7 or less, and by less than 3e-9 with a third of it.
+MOST_REST = 0.015
 OF_REST = 0.05  # error of a probability, relative to the cube of that entry: 1.3e-6 for four classes and 0.03
 # Change of probabilities from rule to rule over one factor, two, three or more, at which a row is settled; rules over
 # factors of narrow latents are off by NEXT of their change.
 TOLERANCES, NEXT = (3e-8, 1e-7, 5e-7), 0.1
+UNSETTLED, BETTER = 1e-5, 0.1  # error of rules over factors from which on points are asked, and share of it that tells
 LEAST_OWN = 0.02  # share of a latent's variance that stays its own
 SWEEPS, LOOK = 60, 5  # over levels and factors, and after how many of them it is seen whether they are enough
 # Steps of latents over a standard deviation of a factor, and Gauss–Hermite nodes that are then off by 3e-8 at most.
@@ -46,6 +47,9 @@ def class_probabilities(mean: Array, cov: Array, most_rest: float = MOST_REST) -
     error = OF_REST * _share(own, rest) ** 3
     for r in np.unique(number):
         rows = np.flatnonzero(number == r)
+        if r > PRODUCT_MOST:
+            out[rows], error[rows] = probabilities_by_points(mean[rows], cov[rows])
+            continue
         if r == 0:
             out[rows] = expected_softmax(mean[rows], own[rows], _or_none(rest[rows]))
             continue
@@ -64,6 +68,11 @@ def class_probabilities(mean: Array, cov: Array, most_rest: float = MOST_REST) -
                     next_change=NEXT,
                 )  # fmt: skip
                 error[some] += change
+                hard = some[error[some] > UNSETTLED]
+                if hard.size:
+                    found, own = probabilities_by_points(mean[hard], cov[hard])
+                    better = own < BETTER * error[hard]
+                    out[hard[better]], error[hard[better]] = found[better], own[better]
     return out, error
 
 
@@ -101,9 +110,8 @@ def decomposed(cov: Array, most_rest: float = MOST_REST) -> tuple[Array, Array, 
     factors, own, rest = np.zeros((n, D, D)), np.empty((n, D)), np.zeros((n, D, D))
     number, rows = np.zeros(n, dtype=np.intp), np.arange(n)
     for r in range(min(PRODUCT_MOST, max(D - 2, 0)) + 1):
-        enough = max(ROUGH, most_rest) if r == PRODUCT_MOST < D - 2 else most_rest
         Lambda, delta, R = fitted(cov[rows], r, most_rest)
-        good = _share(delta, R) <= enough
+        good = _share(delta, R) <= most_rest
         done = rows[good]
         factors[done, :, :r], own[done], rest[done], number[done] = Lambda[good], delta[good], R[good], r
         rows = rows[~good]

@@ -82,6 +82,8 @@ def log_polya(y: Array, log_pi: Array, phi: Array) -> Array:
     N = y.sum(axis=-1)
     if phi.ndim == 0 and moderate(N + phi).all():
         d = range(y.shape[-1])
+        if log_pi.ndim == 3 and y.ndim == 2 and len(log_pi) > 1 and log_pi.shape[1] == len(y):
+            return _polya_at_nodes(y, log_pi, float(phi))
         return log_moderate_polya([y[..., j] for j in d], [log_pi[..., j] for j in d], float(phi))
     pi = np.exp(log_pi)
     a = np.maximum(phi[..., None] * pi, 1e-290)
@@ -121,6 +123,32 @@ def log_moderate_polya(y: list[Array], log_pi: list[Array], phi: float) -> Array
             value += _stirling(a + np.maximum(k, _FACTORS)) - _stirling(a + _FACTORS)
         if j % _TOGETHER == _TOGETHER - 1 or j == len(y) - 1:
             value, product = value + np.log(product), 1.0
+    return value
+
+
+def _polya_at_nodes(y: Array, log_pi: Array, phi: float) -> Array:
+    """The same for counts (n, d) of rows with many nodes, shares (S, n, d): factors that are there alone, (S, n)."""
+    N = y.sum(axis=1)
+    value = np.empty(log_pi.shape[:2])
+    value[:] = gammaln(N + 1.0) - gammaln(y + 1.0).sum(axis=1) - (gammaln(N + phi) - gammaln(phi))
+    for j in range(y.shape[1]):
+        order = np.argsort(-y[:, j], kind="stable")
+        k = y[order, j]
+        above = np.searchsorted(-k, -np.arange(_FACTORS + 1.0))  # rows that have so many factors and one more
+        rows = order[: above[0]]
+        if not rows.size:
+            continue
+        log_p = log_pi[:, rows, j]
+        a = np.maximum(phi * np.exp(log_p), 1e-290)
+        log_p += np.log(phi)
+        if above[1]:
+            product = a[:, : above[1]] + 1.0
+            for i in range(2, _FACTORS):
+                product[:, : above[i]] *= a[:, : above[i]] + float(i)
+            log_p[:, : above[1]] += np.log(product)
+        if many := above[_FACTORS]:
+            log_p[:, :many] += _stirling(a[:, :many] + k[:many]) - _stirling(a[:, :many] + _FACTORS)
+        value[:, rows] += log_p
     return value
 
 
