@@ -418,8 +418,8 @@ def _by_grids(peaks: Peaks, tolerance: float, enough: float | None = None) -> Ar
     for level in _grid_levels(peaks.e.shape[1]):
         coarse, out[rows] = peaks.of(rows).grid_integrals(level)
         change = np.abs(out[rows] - coarse)
-        # grids may come close by chance
-        error = (NEXT_OF_FOUR if four else NEXT) * np.maximum(change, NEXT * before[rows])
+        # grids may come close by chance; where products follow, what they leave is all that they changed
+        error = (1.0 if four else NEXT) * np.maximum(change, NEXT * before[rows])
         before[rows] = change
         rows, error = rows[~(error <= tolerance)], error[~(error <= tolerance)]
         if rows.size == 0:
