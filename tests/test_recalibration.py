@@ -165,6 +165,13 @@ def test_moments_of_many_rows_come_from_a_surface():
     np.testing.assert_allclose(p.var()[:20], some.var(), rtol=1e-4)
 
 
+def test_moments_beyond_the_floats_stay_there_and_say_nothing():
+    base = Predictive(families.Gamma(phi=0.5), np.array([[0.0], [5.0]]), np.array([1e4, 0.1])[:, None, None])
+    p = Recalibrated(base, [LINEAR], np.zeros(2, dtype=int))
+    assert p.mean()[0] == p.var()[0] == np.inf and np.isfinite(p.mean()[1]) and np.isfinite(p.var()[1])
+    assert np.all(np.isfinite(p.interval(0.9))) and np.all(np.isfinite(p.sample(3, 0)))
+
+
 def test_arcs_have_their_probability_and_are_the_shortest():
     p = corrected("angles", m=1)
     start, end = p.interval(0.7)[0]

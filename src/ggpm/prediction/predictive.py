@@ -228,7 +228,8 @@ class Predictive:
             return np.stack([first, first**2 + family.spread(eta, t)], axis=2)
 
         found = self._expect(moments)
-        total = found[:, 1] - found[:, 0] ** 2
+        with np.errstate(over="ignore", invalid="ignore"):  # moments beyond the floats
+            total = np.where(np.isfinite(found[:, 1]), found[:, 1] - found[:, 0] ** 2, np.inf)
         return family.variance(centre + found[:, 0], total, np.zeros_like(total))
 
     def _covariance(self, centre: Array) -> Array:

@@ -63,10 +63,12 @@ def _additions(p: Predictive, law: Recalibration) -> tuple[Array, Array]:
     part, z = p.rows(rest), np.arange(-REACH, REACH + SPACING / 2, SPACING)
     share = SPACING * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) * np.expm1(law.log_density(ndtr(z)))
     for u, w in zip(ndtr(z), share) if rest.size else ():
-        away = part.quantile(float(u)).reshape(rest.size) - mean[rest]
-        first[rest] += w * away
-        second[rest] += w * away * away
-    sd = np.where(sd > 0, sd, 1.0)
+        with np.errstate(invalid="ignore", over="ignore"):  # moments beyond the floats
+            away = part.quantile(float(u)).reshape(rest.size) - mean[rest]
+            first[rest] += w * away
+            second[rest] += w * away * away
+    good = (sd > 0) & np.isfinite(sd) & np.isfinite(mean)
+    first, second, sd = np.where(good, first, 0.0), np.where(good, second, 0.0), np.where(good, sd, 1.0)
     return first / sd, second / sd**2
 
 
@@ -204,9 +206,11 @@ class Recalibrated(Predictive):
         shift, spread = np.zeros(len(self)), np.zeros(len(self))
         for rows, law in self._by_law():
             shift[rows], spread[rows] = _additions(self._single(rows), law)
-        sd = np.sqrt(var).reshape(len(self))
+        known = np.isfinite(mean) & np.isfinite(var).reshape(mean.shape)  # a moment beyond the floats stays there
+        sd = np.where(known.reshape(len(self)), np.sqrt(var).reshape(len(self)), 0.0)
         first, second = (shift * sd).reshape(mean.shape), (spread * sd * sd).reshape(var.shape)
-        return mean + first, np.maximum(var + second - first.reshape(var.shape) ** 2, 0.0)
+        with np.errstate(over="ignore"):
+            return mean + first, np.maximum(var + second - first.reshape(var.shape) ** 2, 0.0)
 
     def _single(self, rows: Rows) -> Predictive:
         """One distribution with the latent's mean and covariance."""
