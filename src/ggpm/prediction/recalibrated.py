@@ -15,7 +15,7 @@ from ggpm.data.rows import batches
 from ggpm.families.base import Family
 from ggpm.families.censored import Censored
 from ggpm.learning.recalibration import Recalibration
-from ggpm.prediction.angles import CircularTable
+from ggpm.prediction.angles import CircularTable, circular_tables
 from ggpm.prediction.line import Line
 from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.predictive import Predictive
@@ -236,13 +236,30 @@ class Recalibrated(Predictive):
         if size is not None:
             check_whole(size, "size", 0)
         rng, count = np.random.default_rng(random_state), 1 if size is None else int(size)
-        if self.family.kind == "angles" or self.family.support.integer or self.family.support.atoms:
+        uniform, out = rng.uniform(size=(count, len(self))), np.empty((count, len(self)))
+        if self.family.kind == "angles":
+            circle: Any = self.family.support
+            for rows, table in circular_tables(self):
+                angle = circle.from_radians(table.drawn(uniform[:, rows]))
+                out[:, rows] = circle.wrap(self.family.decode(angle))
+        elif self.family.support.integer:
+            most = self.base.quantile(ndtr(REACH))
+            few, many = most <= FEW_COUNTS, np.flatnonzero(most > FEW_COUNTS)
+            for some in batches(int(few.sum()), FEW_COUNTS):
+                rows = np.flatnonzero(few)[some]
+                out[:, rows] = self.rows(rows)._counted(uniform[:, rows], most[rows].max())
+            out[:, many] = self.rows(many)._accepted(count, rng)
+        elif self.family.support.atoms:
             out = self._accepted(count, rng)
         else:
-            uniform, out = rng.uniform(size=(count, len(self))), np.empty((count, len(self)))
             for some in batches(len(self), count + SCORES):
                 out[:, some] = self.rows(some)._tabled(uniform[:, some])
         return out[0] if size is None else out
+
+    def _counted(self, q: Array, most: float) -> Array:
+        """Quantiles of counts at levels (S, m), from the probabilities of all up to the largest."""
+        upto = np.stack([self._steps(np.full(len(self), k))[1] for k in np.arange(most + 1.0)])
+        return np.stack([np.searchsorted(row, u) for row, u in zip(upto.T, q.T, strict=True)], axis=1).astype(float)
 
     def _accepted(self, count: int, rng: np.random.Generator) -> Array:
         """Draws of F, (count, m), of which some are refused and drawn again."""
