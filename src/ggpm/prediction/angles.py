@@ -126,7 +126,7 @@ class CircularTable:
         return 2 * np.pi * np.arange(N) / N - np.pi, wave - wave[:, :1] + np.arange(N) / N, density
 
     def drawn(self, uniform: Array) -> Array:
-        """Angles (S, m) at which probabilities from opposite the centre are some uniform numbers, to 1e-4 of a spread."""
+        """Angles (S, m) at which probabilities from opposite the centre are uniform numbers, to 1e-4 of a spread."""
         t, F, _ = self.fine(8)
         F = np.maximum.accumulate(np.clip(F, 0.0, 1.0), axis=1)  # a series dips below zero by rounding
         t = np.append(t, np.pi)
