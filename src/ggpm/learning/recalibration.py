@@ -41,8 +41,8 @@ STEPS, STILL = 50, 1e-9  # of Newton's method, and nats that a last one may brin
 def basis(u: Array, circular: bool = False) -> Array:
     """Legendre's polynomials of degree 1, 2, ... on [0, 1], (..., J), of norm one; for the circle cosines of its turns.
 
-    >>> basis(np.array([0.5])).round(3)
-    array([[ 0.   , -1.118,  0.   ,  1.125,  0.   , -1.127]])
+    >>> basis(np.array([1.0])).round(3)
+    array([[1.732, 2.236, 2.646, 3.   , 3.317, 3.606]])
     >>> basis(np.array([0.5]), circular=True).round(3)
     array([[-1.414,  1.414, -1.414,  1.414]])
     """
@@ -154,7 +154,7 @@ def recalibration(
     --------
     >>> u = np.random.default_rng(0).beta(3.0, 3.0, 400)
     >>> recalibration(u, u).log_density(np.array([0.01, 0.5])).round(2)
-    array([-2.51,  0.64])
+    array([-3.58,  0.71])
     """
     weight = np.ones(len(upto)) if weight is None else np.asarray(weight, dtype=np.float64)
     cells = _Cells(before, upto, weight, circular)

@@ -339,7 +339,7 @@ class Predictive:
         >>> from ggpm.families import Poisson
         >>> p = Predictive(Poisson(), np.zeros((1, 1)), np.ones((1, 1, 1)))
         >>> np.round(p.steps([1]), 3).ravel()
-        array([0.382, 0.618])
+        array([0.382, 0.641])
         """
         return self._steps(self._encode(y))
 

@@ -115,7 +115,7 @@ class Recalibrated(Predictive):
     >>> base = Predictive(Gamma(phi=0.5), np.zeros((1, 1)), np.full((1, 1, 1), 0.1))
     >>> narrow = Recalibrated(base, [Recalibration((0.0, -0.4))], np.zeros(1, dtype=int))
     >>> base.interval(0.9).round(2), narrow.interval(0.9).round(2)
-    (array([[0.18, 2.71]]), array([[0.32, 2.12]]))
+    (array([[0.16, 2.7 ]]), array([[0.25, 2.12]]))
     """
 
     recalibrated = True

@@ -428,6 +428,8 @@ def _by_grids(peaks: Peaks, tolerance: float, enough: float | None = None) -> Ar
         some = peaks.of(rows)
         finer = some.log_integral(np.full(some.e.shape, level))
         error, out[rows] = NEXT_OF_FOUR * np.abs(finer - out[rows]), finer
+        if level == PRODUCTS[0]:  # a grid may be as far off as the first product, on the same side
+            error[:] = np.inf
         rows, error = rows[~(error <= tolerance)], error[~(error <= tolerance)]
         if rows.size == 0:
             return out
