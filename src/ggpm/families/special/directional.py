@@ -162,7 +162,7 @@ def _sums(nu: float, j: Array, t: Array) -> tuple[Array, Array]:
         # the largest zeros matter for the smallest t alone
         for part in np.array_split(np.flatnonzero(some), 8):
             terms = np.exp(-0.5 * np.multiply.outer(t[part], zeros**2 - j[0] ** 2))
-            total[part], weighted[part] = terms.sum(axis=1), terms @ zeros**-2.0
+            total[part], weighted[part] = terms.sum(axis=1), np.einsum("ij,j->i", terms, zeros**-2.0)
     # beyond all of these the sums are integrals: zeros lie pi apart
     X, grown = later[-1] + 0.5 * np.pi, np.exp(np.minimum(0.5 * j[0] ** 2 * t, 1.0))  # they vanish for larger t
     tail = np.sqrt(0.5 * np.pi * t) * erfc(X * np.sqrt(0.5 * t))
