@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from ggpm.data import frames
 from ggpm.data.checks import as_offset, check_spreads, check_whole
@@ -29,10 +28,9 @@ from ggpm.data.rows import ArrayRows, pick
 from ggpm.data.text import Hint, Message, did_you_mean, stacklevel
 from ggpm.estimators import averaging
 from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit, source_of, target_of
-from ggpm.estimators.judging import Judging
 from ggpm.estimators.newcomers import with_newcomers
+from ggpm.estimators.updating import Updating
 from ggpm.families.base import Family
-from ggpm.families.partial import Partial, partly_missing
 from ggpm.families.weighted import Weighted
 from ggpm.fields.base import Field
 from ggpm.fields.dense import DenseField
@@ -58,7 +56,7 @@ SLOW_ROWS = 5000  # a fit of so many counts takes half a minute exactly, twelve 
 REARRANGED = 3  # most times that neighbours are found again because the learned kernels order distances otherwise
 
 
-class GGP(Judging, BaseEstimator):
+class GGP(Updating, BaseEstimator):
     """Base of the three estimators: learning, the latent posterior, predictive distributions."""
 
     listener: Callable[[str, int, int, float], None] | None = None
@@ -484,76 +482,11 @@ class GGP(Judging, BaseEstimator):
             raise TypeError(f"inference must be a name or an object with settings; got {self.inference!r}.")
         return self.inference
 
-    # ---- evidence ------------------------------------------------------------------------------------------------
-    def update(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> Self:
-        """Add rows to a fitted model: a new posterior at the hyperparameters that it has, without learning them anew.
-
-        Labels of categories that were not seen yet are new groups from then on. Fits that are averaged with it, and
-        those for labels that are new, get the rows too, and keep their weights.
-
-        >>> from ggpm import GGPRegressor
-        >>> X = np.arange(12.0)[:, None]
-        >>> model = GGPRegressor("poisson").fit(X[:8], np.arange(8))
-        >>> model.update(X[8:], np.arange(8, 12)).posterior_.inputs.shape
-        (12, 1)
-        """
-        check_is_fitted(self)
-        fit = self.fit_
-        field: Any = fit.evidence.field
-        if not isinstance(field, DenseField | NeighboursField):
-            raise ValueError(
-                "update needs all training rows, which inducing points do not keep: fit with inducing=None."
-            )
-        self._require_offset(offset)
-        X, y, offset, weight = rows_to_fit(X, y, offset, sample_weight)
-        columns = fit.columns.extended(X)
-        X, _ = inputs_of(self, X, columns)
-        before, codes = field.y, self.codes(y)
-        _, old, encoded = _joined(fit.evidence.family, before, codes, weight)
-        check_consistent_length(X, encoded)
-        field = replace(field, y=old)
-        offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
-        more = as_offset(offset, len(X), fit.family.latent_dim) + fit.family.origin
-        both = [np.concatenate(pair) for pair in ((field.X, X), (field.y, encoded), (field.offset, more))]
-        field = replace(field, X=both[0], y=both[1], offset=both[2])
-
-        def renewed(member: Fit) -> Fit:
-            """One of the fits that take part in predictions, with the rows of all."""
-            family = _joined(member.evidence.family, before, codes, weight)[0]
-            evidence = Evidence(family, member.kernels, field, member.rule, member.evidence.objective)
-            evidence.priors = member.evidence.priors
-            found = SearchOutcome(evidence, n_iter=member.n_iter).fit(columns, fit.target, fit.offset)
-            others = tuple(replace(renewed(other), found=None) for other in member.others)
-            newcomers = tuple(replace(n, fit=replace(renewed(n.fit), found=None)) for n in member.newcomers)
-            found = replace(found, weight=member.weight, recalibration=member.recalibration)
-            return replace(found, others=others, newcomers=newcomers)
-
-        updated = renewed(fit)
-        self._adopt(updated)
-        for note in updated.notes:
-            warnings.warn(note, ConvergenceWarning, stacklevel=2)
-        return self
-
 
 def _name_of_offset(X: Any, offset: Any) -> str | None:
     """Name of the offset of rows that may know it themselves."""
     given = getattr(X, "offset", None) if is_streamed(X) and offset is None else offset
     return given if isinstance(given, str) else offset_name(given)
-
-
-def _joined(family: Family, old: Array, y: Any, weight: Array | None) -> tuple[Family, Array, Array]:
-    """The family of old and new rows together, with weights and missing parts where either has them, and their y."""
-    weights, inner = np.ones(len(old)), family
-    if isinstance(family, Weighted):
-        inner, (old, weights) = family.base, family.split(old)
-    if partly_missing(y).any() and not isinstance(inner, Partial):
-        inner = Partial.around(inner, y)
-        old = np.concatenate([old, np.ones_like(old)], axis=1)  # of them nothing is missing
-    encoded = inner.encode(y)
-    if not isinstance(family, Weighted) and weight is None:
-        return inner, old, encoded
-    joined, new = Weighted.join(inner, encoded, np.ones(len(encoded)) if weight is None else weight)
-    return joined, Weighted.join(inner, old, weights)[1], new
 
 
 def _print_progress(what: str, run: int, calls: int, value: float) -> None:

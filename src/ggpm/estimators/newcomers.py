@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.columns import Columns
-from ggpm.families.weighted import Weighted
+from ggpm.families.weighted import weights_of
 from ggpm.learning.arena import JUDGED
 from ggpm.learning.blocks import BLOCKS_FROM, total
 from ggpm.learning.cavities import without_blocks
@@ -97,7 +97,7 @@ def _share(chosen: Contest, without: Contest, pool: Evidence, labels: NDArray[np
     except np.linalg.LinAlgError:
         return None
     family, y = part.family, part.field.y  # type: ignore[attr-defined]
-    counts = family.split(y)[1] if isinstance(family, Weighted) else np.ones(len(rows))
+    counts = weights_of(family, y)
     alone = np.where(np.eye(2, dtype=bool), 0.0, -np.inf)
     densities = np.vstack([np.stack([known, without.winner.loo], axis=1), alone])
     return float(stacking_weights(densities, np.append(counts, [PRIOR_ROWS] * 2))[1])

@@ -17,7 +17,7 @@ from ggpm.estimators.intake import inputs_of
 from ggpm.estimators.output import FramedOutput
 from ggpm.families.base import Family
 from ggpm.prediction.averages import mixed_moments, picked
-from ggpm.prediction.mixture import Mixture
+from ggpm.prediction.mixture import averaged
 from ggpm.prediction.predictive import Predictive
 from ggpm.prediction.recalibrated import Recalibrated
 
@@ -97,7 +97,7 @@ class Predicting(FramedOutput):
         trials = _as_trials(trials, len(found[0][0]), self.family_)
         labels = getattr(self, "classes_", None)
         parts = [Predictive(fit.family, mean, cov, trials, labels) for _, fit, mean, cov in found]
-        whole = parts[0] if len(parts) == 1 else Mixture(parts, np.stack([weight for weight, *_ in found]))
+        whole = averaged(parts, np.stack([weight for weight, *_ in found]))
         laws = self.fit_.laws_where(self.fit_.new_labels(encoded), len(encoded))
         return whole if laws is None else Recalibrated(whole, *laws)
 

@@ -14,13 +14,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ggpm.families.weighted import Weighted, unweighted
+from ggpm.families.weighted import unweighted, weights_of
 from ggpm.fields.dense import DenseField
 from ggpm.learning.blocks import blocks, copies
 from ggpm.learning.cavities import block_cavities, told_cavities
 from ggpm.learning.fit import Fit
 from ggpm.learning.recalibration import Recalibration, recalibration
-from ggpm.prediction.mixture import Mixture
+from ggpm.prediction.mixture import averaged
 from ggpm.prediction.predictive import Predictive
 from ggpm.prediction.recalibrated import recalibrable
 
@@ -49,7 +49,7 @@ def recalibrated(fit: Fit) -> Fit:
     together = None
     if few:
         together = blocks(fit.evidence, fit.columns) if "time" in fit.columns.kinds else copies(field)
-    weight = field_weight(fit)
+    weight = weights_of(fit.evidence.family, field.y)
     known = _law(fit.averaged_where([np.zeros(n, dtype=bool)] * len(fit.newcomers), n), together, weight)
     newcomers = []
     for k, other in enumerate(fit.newcomers):
@@ -59,12 +59,6 @@ def recalibrated(fit: Fit) -> Fit:
         law = _law(fit.averaged_where(new, n), labels, weight * share) if few else None
         newcomers.append(replace(other, recalibration=law))
     return replace(fit, recalibration=known, newcomers=tuple(newcomers))
-
-
-def field_weight(fit: Fit) -> Array:
-    """How often each training row counts, (n,)."""
-    family, y = fit.evidence.family, fit.evidence.field.y  # type: ignore[attr-defined]
-    return family.split(y)[1] if isinstance(family, Weighted) else np.ones(len(y))
 
 
 def _law(
@@ -87,8 +81,7 @@ def _law(
             return None
         parts.append(Predictive(fit.family, mean + p.offset, cov))
         weights.append(share)
-        y = unweighted(p.family, p.y)[1]
-    whole = parts[0] if len(parts) == 1 else Mixture(parts, np.stack(weights))
-    before, upto = (np.ravel(side) for side in whole.steps(fit.family.decode(y)))
+    family, y = unweighted(p.family, p.y)  # the same rows in all of them
+    before, upto = (np.ravel(side) for side in averaged(parts, np.stack(weights)).steps(family.decode(y)))
     told &= np.isfinite(before) & np.isfinite(upto)
-    return recalibration(before[told], upto[told], weight[told], fit.family.kind == "angles")
+    return recalibration(before[told], upto[told], weight[told], family.kind == "angles")

@@ -148,6 +148,16 @@ class _Scaled:
         return self.weight[..., None, None] * self.base.dense()
 
 
+def weights_of(family: Family, y: Array) -> Array:
+    """How often each encoded row counts, (n,): once where the family knows no weights.
+
+    >>> from ggpm.families import Poisson
+    >>> weights_of(Poisson(), np.array([3.0, 1.0])), weights_of(*Weighted.join(Poisson(), np.ones(1), np.array([2.0])))
+    (array([1., 1.]), array([2.]))
+    """
+    return family.split(y)[1] if isinstance(family, Weighted) else np.ones(len(y))
+
+
 def unweighted(family: Family, y: Array) -> tuple[Family, Array]:
     """The family and its encoded y without weights, where they have any: a prediction is for a weight of one.
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.families.base import Family
-from ggpm.families.weighted import Weighted
+from ggpm.families.weighted import Weighted, weights_of
 from ggpm.fields.base import Approximation
 from ggpm.kernels.candidates import Ingredients, Recipe, transferred, transferred_square
 from ggpm.learning.cavities import LEARNED, log_densities, without_blocks
@@ -189,8 +189,7 @@ class Arena:
         self, recipe: Recipe, part: Evidence, rows: Rows, found: Optimum, loo: Array, log_evidence: float,
         seconds: float,
     ) -> Entry:  # fmt: skip
-        family, y = part.family, part.field.y  # type: ignore[attr-defined]
-        weight = family.split(y)[1] if isinstance(family, Weighted) else np.ones(len(rows))
+        weight = weights_of(part.family, part.field.y)  # type: ignore[attr-defined]
         return Entry(recipe, part, rows, found, loo, log_evidence, weight, seconds, self.say)
 
     def _without(self, approximation: Approximation, rows: Rows) -> Array:

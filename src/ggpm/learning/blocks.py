@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ggpm.data.columns import Columns
 from ggpm.families.base import Family
-from ggpm.families.weighted import Weighted
+from ggpm.families.weighted import Weighted, weights_of
 from ggpm.learning.objective import Evidence
 
 __all__ = ["blocks", "copies", "total"]
@@ -69,7 +69,7 @@ def total(pool: Evidence) -> float:
     16.0
     """
     field: Any = pool.field
-    return float(pool.family.split(field.y)[1].sum()) if isinstance(pool.family, Weighted) else float(field.n_rows)
+    return float(weights_of(pool.family, field.y).sum())
 
 
 def _by_combinations(labels: Array) -> bool:

@@ -174,11 +174,9 @@ class _Cells:
         self.points, self.rule = basis((before + upto)[~wide] / 2.0, circular), _rule(circular)
         self.weight, self.wide_weight, self.total = weight[~wide], weight[wide], float(weight.sum())
         # log g is a polynomial of low degree: few nodes integrate it over a step
-        x, self.w = leggauss(16)
-        self.inside = basis(
-            before[wide, None] + (upto - before)[wide, None] * (x + 1.0) / 2.0, circular
-        )  # fmt: skip
-        self.w = self.w / 2.0
+        x, w = leggauss(16)
+        self.w = w / 2.0
+        self.inside = basis(before[wide, None] + (upto - before)[wide, None] * (x + 1.0) / 2.0, circular)
 
     def __call__(self, c: Array) -> tuple[float, Array, Array]:
         """Value, gradient and the negative of the second derivatives."""
@@ -222,8 +220,8 @@ def _mode(cells: _Cells, tau: float) -> tuple[float, Array]:
 
     value, gradient, curvature = at(c)
     for _ in range(STEPS):
-        scale, basis = np.linalg.eigh(curvature)
-        step = basis @ ((basis.T @ gradient) / np.maximum(scale, prior))
+        scale, axes = np.linalg.eigh(curvature)
+        step = axes @ ((axes.T @ gradient) / np.maximum(scale, prior))
         size = 1.0
         while (new := at(c + size * step))[0] < value and size > 1e-6:
             size /= 2.0

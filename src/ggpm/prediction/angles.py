@@ -135,16 +135,16 @@ class CircularTable:
 
     def resultant(self) -> Array:
         """E[(cos Y, sin Y)], (m, 2)."""
-        t, _, density = self.fine(1)
-        theta = self.centre[:, None] + self.angle(np.broadcast_to(t, density.shape))
+        density = self.fine(1)[2]
+        theta, _ = _grid(self.centre, self.scale, density.shape[1])
         mean = np.mean(density * np.exp(1j * theta), axis=1) * 2 * np.pi
         return np.stack([mean.real, mean.imag], axis=1)
 
     def reweighted(self, weight: Callable[[Array], Array]) -> CircularTable:
         """Tables of densities times a periodic function of the probability from opposite the mean, (m, N) there."""
-        t, F, density = self.fine()
+        _, F, density = self.fine()
         cut = self.at(self.place(self.mean - np.pi))[0]
-        theta = self.centre[:, None] + self.angle(np.broadcast_to(t, density.shape))
+        theta, _ = _grid(self.centre, self.scale, density.shape[1])
         mean, series = _fourier(density * weight(np.mod(F - cut[:, None], 1.0)), theta)
         return CircularTable(self.centre, self.scale, mean, series)
 

@@ -34,7 +34,7 @@ from ggpm.learning.engine import find
 from ggpm.learning.objective import Evidence
 from ggpm.learning.recalibration import Recalibration
 from ggpm.prediction.averages import log_average
-from ggpm.prediction.mixture import Mixture
+from ggpm.prediction.mixture import averaged
 from ggpm.prediction.predictive import Predictive
 from ggpm.prediction.recalibrated import Recalibrated
 from ggpm.sites import Problem, Rule
@@ -264,8 +264,7 @@ def recalibrated_loo(
 ) -> LeaveOneOut:  # fmt: skip
     """Densities with what recalibration makes of them: the laws are those of transforms of the same rows, nearly."""
     predictive = [Predictive(fit.family, *part.latent) for fit, part in zip(fits, parts) if part.latent is not None]
-    whole = predictive[0] if len(predictive) == 1 else Mixture(predictive, weights)
-    more = Recalibrated(whole, *laws).log_ratio(found.observed)
+    more = Recalibrated(averaged(predictive, weights), *laws).log_ratio(found.observed)
     within = None if found.within is None else found.within + more
     return replace(found, pointwise=found.pointwise + more, within=within)
 

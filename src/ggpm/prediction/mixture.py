@@ -15,7 +15,7 @@ from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.predictive import Predictive
 from ggpm.sites.densities import log_expected_prob
 
-__all__ = ["Mixture"]
+__all__ = ["Mixture", "averaged"]
 
 Array = NDArray[np.float64]
 
@@ -77,7 +77,7 @@ class Mixture(Predictive):
         weights = self.weights[:, rows]
         there = np.flatnonzero(weights.any(axis=1)) if weights.size else range(1)
         parts = [self.parts[k].rows(rows) for k in there]
-        return parts[0] if len(parts) == 1 else Mixture(parts, weights[there])
+        return averaged(parts, weights[there])
 
     def __repr__(self) -> str:
         return f"Mixture({len(self.parts)} × {self.family!r}, {len(self)} rows)"
@@ -132,3 +132,13 @@ class Mixture(Predictive):
             draw, row = np.nonzero(chosen)
             out[draw, row] = drawn[count[draw, row] - 1, row]
         return out[0] if size is None else out
+
+
+def averaged(parts: Sequence[Predictive], weights: Array) -> Predictive:
+    """The `Mixture` of some distributions, or the only one itself.
+
+    >>> from ggpm.families import Poisson
+    >>> averaged([Predictive(Poisson(), np.zeros((2, 1)), np.ones((2, 1, 1)))], np.ones((1, 2)))
+    Predictive(Poisson(), 2 rows)
+    """
+    return parts[0] if len(parts) == 1 else Mixture(parts, weights)
