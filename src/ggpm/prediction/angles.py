@@ -28,6 +28,7 @@ SIZES = (48, 96, 192, 384, 768)
 TAIL = 1e-7
 # Newton's steps for the ends of an arc from the best of two arcs for every point of the table.
 ARC_STEPS = 6
+SETTLED = 1e-5  # of a table's spacing: after a step of Newton's as short, the next is below 1e-9 of it
 TABLE_DOUBLES = 2**17  # nodes times points that are worked on at once: they stay in the processor's cache
 TOGETHER = 2**17  # points of tables that are answered together
 KEPT = 1024  # rows whose tables are kept with them: half a megabyte, six if all have the finest
@@ -69,13 +70,15 @@ class CircularTable:
         """Probability from t = -pi, its derivative in t, and that of the density in theta, one t per row."""
         k = np.arange(self.series.shape[1])
         # powers of exp(i (t + pi)): products cost a tenth of exponentials, and lose one digit of sixteen
-        powers = np.empty(self.series.shape, dtype=complex)
-        powers[:, 0] = 1.0
-        powers[:, 1:] = np.exp(1j * (t + np.pi))[:, None]
-        wave = 2.0 * self.series * np.multiply.accumulate(powers, axis=1)
-        F = np.sum(((wave - 2.0 * self.series)[:, 1:] / (1j * k[1:])).real, axis=1) + (t + np.pi) / (2 * np.pi)
-        f = wave.real.sum(axis=1) - self.series[:, 0].real
-        slope = np.sum((1j * k * wave).real, axis=1)
+        wave = np.empty(self.series.shape, dtype=complex)
+        wave[:, 0] = 1.0
+        wave[:, 1:] = np.exp(1j * (t + np.pi))[:, None]
+        np.multiply.accumulate(wave, axis=1, out=wave)
+        wave *= self.series
+        # a term w of the series adds w / (i k) to the integral and i k w to the slope: their real parts
+        F = np.einsum("mk,k->m", (wave.imag - self.series.imag)[:, 1:], 2.0 / k[1:]) + (t + np.pi) / (2 * np.pi)
+        f = 2.0 * wave.real.sum(axis=1) - self.series[:, 0].real
+        slope = np.einsum("mk,k->m", wave.imag, -2.0 * k)
         # density in theta: f / theta', theta' = scale/(cos² + scale² sin²)
         c, s, a = np.cos(0.5 * t), np.sin(0.5 * t), self.scale
         inverse = (c * c + (a * s) ** 2) / a
@@ -183,8 +186,11 @@ class CircularTable:
                 move_a = (s_b * short - f_b * uneven) / det
                 move_b = (s_a * short - f_a * uneven) / det
             stay = ~np.isfinite(move_a + move_b) | (f_a < 0) | (f_b < 0)
-            limit = np.minimum(1.0, 2.0 * spacing / np.maximum(np.maximum(np.abs(move_a), np.abs(move_b)), 1e-300))
+            longest = np.where(stay, 0.0, np.maximum(np.abs(move_a), np.abs(move_b)))
+            limit = np.minimum(1.0, 2.0 * spacing / np.maximum(longest, 1e-300))
             a, b = np.where(stay, a, a + limit * move_a), np.where(stay, b, b + limit * move_b)
+            if longest.max(initial=0.0) < SETTLED * spacing:
+                break
         b = self._close(a, b, level)
         # a saddle, or a density without slope: the arc that was searched for stays
         with np.errstate(invalid="ignore"):
@@ -210,7 +216,10 @@ class CircularTable:
             F, f, _ = self._at(b)
             with np.errstate(divide="ignore", invalid="ignore"):
                 move = (F_a + level - F) / f
-            b = b + np.where(np.isfinite(move), np.clip(move, -0.2, 0.2), 0.0)
+            move = np.where(np.isfinite(move), np.clip(move, -0.2, 0.2), 0.0)
+            b = b + move
+            if np.abs(move).max(initial=0.0) < 1e-9:
+                break
         return b
 
     def _coarse_arc(self, level: float) -> tuple[Array, Array]:
@@ -227,9 +236,12 @@ class CircularTable:
         below, above = (np.take_along_axis(two, i, axis=1) for i in (index - 1, index))
         rise = above - below
         share = np.where(rise > 0, (F + level - below) / np.where(rise > 0, rise, 1.0), 0.0)
-        ends = t[0] + (index - 1 + share) * (t[1] - t[0])
-        best = np.argmin(self.angle(ends) - self.angle(np.broadcast_to(t, ends.shape)), axis=1)
-        return t[best], np.take_along_axis(ends, best[:, None], axis=1)[:, 0]
+        theta = self.angle(np.broadcast_to(t, F.shape))
+        theta = np.concatenate([theta, theta + 2 * np.pi], axis=1)
+        below, above = (np.take_along_axis(theta, i, axis=1) for i in (index - 1, index))
+        best = np.argmin(below + share * (above - below) - theta[:, :N], axis=1)[:, None]
+        end = np.take_along_axis(index - 1 + share, best, axis=1)[:, 0]
+        return t[best[:, 0]], t[0] + end * (t[1] - t[0])
 
 
 def circular_tables(p: Predictive) -> Iterable[tuple[Rows, CircularTable]]:
