@@ -270,19 +270,20 @@ class GGP(Updating, BaseEstimator):
         how = {
             "seed": state.randint(2**31 - 1), "budget": self.budget, "n_jobs": self.n_jobs, "tell": self._progress(),
             "journal": self.journal,
+            "opinions": averaging.hears(self.averaging, rows.n_rows, self.neighbours is None and part is None),
         }  # fmt: skip
         found = choose_kernel(*about, **how)
         if found is None or self.averaging == "none":
             return found
         if self.neighbours is None and part is None:
             found = with_newcomers(found, *about, **how)
-        return averaging.weighed(found) if self.averaging in averaging.STACKED else found
+        return averaging.weighed(found) if how["opinions"] else found
 
     def _averaged(self, fit: Fit, chosen: Contest | None) -> Fit:
         """The fit, averaged with others as asked for."""
         by_itself = self.averaging == "auto" and chosen is not None and averaging.helps(fit)
         if by_itself or (self.averaging == "integrate" and self.optimizer is not None):
-            return averaging.integrated(fit)
+            fit = averaging.integrated(fit)
         return fit if chosen is None or len(chosen.weights) < 2 else averaging.stacked(fit, chosen)
 
     def _recalibrated(self, fit: Fit, chosen: Contest | None) -> Fit:

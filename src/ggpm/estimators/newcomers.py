@@ -53,7 +53,7 @@ def columns_of_groups(X: Array, columns: Columns) -> list[int]:
 def with_newcomers(
     chosen: Contest, pool: Evidence, columns: Columns, weight: Array | None, priors: Any, *, seed: int,
     budget: float | None, n_jobs: int | None, tell: Callable[[str, int, float], None] | None,
-    journal: Journal | None = None,
+    journal: Journal | None = None, opinions: bool = False,
 ) -> Contest:  # fmt: skip
     """A contest, with others for labels that are new in columns of groups, if there are any.
 
@@ -74,7 +74,9 @@ def with_newcomers(
         if (left is not None and left <= 0) or (journal is not None and journal.stopped):
             break
         arena = arena_of(pool, columns, weight, priors, column)
-        found = contest(arena, seed=seed, budget=left, n_jobs=n_jobs, tell=tell, journal=journal)
+        found = contest(
+            arena, seed=seed, budget=left, n_jobs=n_jobs, tell=tell, journal=journal, opinions=opinions
+        )  # fmt: skip
         share = None if found is None else _share(chosen, found, arena.pool, X[:, column].astype(np.intp))
         if found is None or share is None:
             continue

@@ -1,10 +1,10 @@
 """Kernels that may be tried where none is given: recipes, and what the data give to make them of.
 
 A recipe says what a kernel consists of; `Ingredients` are made once from X and make the kernel of any recipe, in which
-every column of numbers is measured in its own spread. All of them have a part of all numbers together (times have one
-each), a level for each category, and a constant; what differs is smoothness, whether every number has a length scale
-of its own, whether that part is another function for other labels, and whether there is a linear part, a sum of
-functions of single columns, a level for each combination of labels, or noise of the latent.
+every column of numbers is measured in its own spread. All of them have a part for each column of times, a level for each
+category, and a constant, nearly all a part of all numbers together; what differs is smoothness, whether every number
+has a length scale of its own, whether that part is another function for other labels, and whether there is a linear
+part, a sum of functions of single columns, a level for each combination of labels, or noise of the latent.
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ class Recipe:
     """Whether all numbers are measured in one spread, that of all of them, and not each in its own."""
     ranks: bool = False
     """Whether numbers are measured by normal scores of their ranks, so that the shape of a column does not matter."""
+    joint: bool = True
+    """Whether there is a part of all numbers together."""
     flat: bool = False
     """Whether there is nothing but the constant."""
 
@@ -81,8 +83,9 @@ class Recipe:
         if self.flat:
             return "constant"
         settings = [f", {word}" for word, name in SETTINGS.items() if getattr(self, name)]
-        parts = [f" + {part}" for part in SUMMANDS if getattr(self, part)]
-        return "".join([SMOOTHNESS[self.nu], *settings, *parts])
+        parts = [part for part in SUMMANDS if getattr(self, part)]
+        first = SMOOTHNESS[self.nu] if self.joint else parts.pop(0)
+        return "".join([first, *settings, *(f" + {part}" for part in parts)])
 
 
 @dataclass(frozen=True)
@@ -188,7 +191,8 @@ class Ingredients:
             on = partial(self._on, at=self.numbers, unit=self.unit if recipe.common else None, ranks=recipe.ranks)
             distance = self.unit_distance if recipe.common else self.rank_distance if recipe.ranks else self.distance
             length = np.full(len(self.numbers), distance) if recipe.own and len(self.numbers) > 1 else distance
-            parts.append([("joint", on(_matern(length, recipe.nu))), *alike])
+            if recipe.joint:
+                parts.append([("joint", on(_matern(length, recipe.nu))), *alike])
             if recipe.additive and recipe.nu is not None:
                 parts.append([("additive", on(Additive(1.0, recipe.nu)))])
             if recipe.linear:

@@ -55,7 +55,6 @@ PARTS = ("ranks", "own", "labels", *SUMMANDS)
 # little (on readings of the wind 17 nats gained and 0.05 lost on each new row, on shares of food 5 and 0.02).
 LEAST_GAIN, OWN_GAIN = 0.5, 1.0
 SURVIVORS = 2  # smoothnesses that reach the last rung
-FINALISTS = 3  # candidates that may be averaged
 SHORTER = (5.0, 25.0)  # factors by which further starts have shorter length scales: fast waves are not noise
 
 
@@ -152,6 +151,8 @@ class Finalist:
     """Log density of each of these rows without its block, (rows,)."""
     log_evidence: float
     """Of these rows."""
+    weight: Array
+    """How many times each of these rows counts, (rows,)."""
     inverse_hessian: Array
     """Of the negative log evidence of these rows in theta, roughly."""
     seconds: float
@@ -175,7 +176,7 @@ class Without:
 
 @dataclass(frozen=True)
 class Contest:
-    """Outcome of a contest: the table of what was tried, and the finalists, best first.
+    """Outcome of a contest: the table of what was tried, the winner, and other opinions where they were asked for.
 
     >>> Contest(SearchTable((Trial("RBF", 80, -1.23, -1.3, -1.26, 0.1, True),)), ()).table.winner
     'RBF'
@@ -184,13 +185,13 @@ class Contest:
     table: SearchTable
     finalists: tuple[Finalist, ...]
     weights: tuple[float, ...] = (1.0,)
-    """Of the first finalists in an average: the winner alone, unless told otherwise."""
+    """Of the first finalists in an average: the first one alone, unless told otherwise."""
     without: tuple[Without, ...] = ()
     """What contests between kernels that do not look at one column found, for labels that are new there."""
 
     @property
     def winner(self) -> Finalist:
-        """The best finalist."""
+        """The first finalist."""
         return self.finalists[0]
 
 
@@ -240,10 +241,9 @@ class Ring:
         stopped = self.journal is not None and self.journal.stopped
         return not self.entries or (not stopped and time.perf_counter() < self.until)
 
-    def outcome(self, last: Sequence[Entry], kept: Sequence[Entry]) -> Contest:
-        """The table, and the finalists among the entries of the last rung: the one that was kept last has won."""
+    def outcome(self, kept: Sequence[Entry], opinions: Sequence[Entry] = ()) -> Contest:
+        """The table, and the finalists: the entry that was kept last has won, opinions are others on the same rows."""
         winner = kept[-1]
-        best = [winner, *sorted((e for e in last if e is not winner), key=lambda e: -e.score)]
         tried_at = {id(entry): k for k, entry in enumerate(self.entries)}
         # what was kept on the way and dropped again is not told: the last line that was kept is the winner's
         went_on = {id(entry) for entry in kept if tried_at[id(entry)] <= tried_at[id(winner)]}
@@ -253,7 +253,7 @@ class Ring:
             seconds, going = sum(one.seconds for one in tried), any(id(one) in went_on for one in tried)
             name, rows = str(e.recipe), e.evidence.field.n_rows
             trials.append(Trial(name, rows, e.loo_mean, e.evidence_mean, e.score, seconds, going))
-        return Contest(SearchTable(tuple(trials)), tuple(_finalist(e) for e in best[:FINALISTS]))
+        return Contest(SearchTable(tuple(trials)), tuple(_finalist(e) for e in (winner, *opinions)))
 
     def _starts_together(self) -> list[list[Entry]]:
         """Entries in the order in which they were tried; those of one candidate from several starts are one line."""
@@ -304,14 +304,14 @@ def _parents(recipe: Recipe, rung: Sequence[Entry], best: Entry) -> list[Entry]:
 def _finalist(e: Entry) -> Finalist:
     part = e.evidence
     return Finalist(
-        str(e.recipe), part.kernels, part.family, part.priors, e.rows, e.loo, e.log_evidence,
+        str(e.recipe), part.kernels, part.family, part.priors, e.rows, e.loo, e.log_evidence, e.weight,
         e.optimum.inverse_hessian, e.seconds,
     )  # fmt: skip
 
 
 def contest(
     arena: Arena, *, seed: int = 0, budget: float | None = None, n_jobs: int | None = None,
-    tell: Callable[[str, int, float], None] | None = None, journal: Journal | None = None,
+    tell: Callable[[str, int, float], None] | None = None, journal: Journal | None = None, opinions: bool = False,
 ) -> Contest | None:  # fmt: skip
     """The contest between all candidates that the columns offer, or None where not even the plainest can be learned.
 
@@ -328,6 +328,8 @@ def contest(
         Called after every trial with the candidate's name, the number of trials, and the score.
     journal : Journal, optional
         Keeps finished candidates for a contest that is held again (not with ``n_jobs``), and may stop it.
+    opinions : bool
+        Whether kernels of plain kinds that are not the winner's are finalists too, to be averaged with it.
 
     Examples
     --------
@@ -350,7 +352,7 @@ def contest(
     if not plainest:
         return None
     if total(arena.pool) < LEAST_ROWS:
-        return ring.outcome(plainest, plainest[:1])
+        return ring.outcome(plainest[:1])
     rougher = [(replace(plainest[0].recipe, nu=nu), first, plainest[0], None) for nu in SMOOTHNESSES if smooth]
     rung = [plainest[0], *ring.tried(rougher, max_iter=SHORT_CLIMB)]
     survivors = sorted(rung, key=lambda e: -e.score)[:SURVIVORS]
@@ -386,9 +388,25 @@ def contest(
         best = found[0]
         kept.append(best)
     flat = ring.tried([(FLAT, best.rows, None, None)], max_iter=SHORT_CLIMB)
-    kept += [e for e in flat if not _shows(best, e, len(best.rows) / n)]
-    rung = [*rung, *flat]
-    return ring.outcome([e for e in rung if len(e.rows) == len(best.rows)], kept)
+    shown = [e for e in flat if not _shows(best, e, len(best.rows) / n)]
+    others = [] if shown or not opinions else [c for c in _opinions(best.recipe) if c != best.recipe]
+    known = [e for e in rung if e.recipe in others and len(e.rows) == len(best.rows)]
+    untried = [c for c in others if c not in {e.recipe for e in known}]
+    asked = ring.tried([(c, best.rows, None, None) for c in untried], max_iter=LONG_CLIMB)
+    return ring.outcome([*kept, *shown], [*known, *asked])
+
+
+def _opinions(winner: Recipe) -> list[Recipe]:
+    """Plain kinds of functions, whose forecasts are worth hearing beside the winner's.
+
+    A line, a sum of functions of single columns and a line, and a function of all columns with lengths of their own:
+    each with the winner's levels of combinations of labels and noise. On 76 sets of docs/forecasts.md further ones (RBF
+    and Matérn 1/2 with one length, by ranks or not, lines by ranks, or all of the last rung) gained no more.
+    """
+    line = replace(winner, nu=PLAINEST.nu, joint=False, linear=True)
+    line = replace(line, **dict.fromkeys(("own", "additive", "labels", "common", "ranks"), False))
+    sums = replace(line, nu=SMOOTHNESSES[0], additive=True, ranks=winner.ranks)
+    return [line, sums, Recipe(1.5, own=True, cells=winner.cells, noise=winner.noise)]
 
 
 def _bred(recipe: Recipe, part: str) -> Recipe:
@@ -408,6 +426,7 @@ def _most_rows(pool: Evidence) -> int:
 def choose_kernel(
     pool: Evidence, columns: Columns, weight: Array | None, priors: Any, *, seed: int, budget: float | None,
     n_jobs: int | None, tell: Callable[[str, int, float], None] | None, journal: Journal | None = None,
+    opinions: bool = False,
 ) -> Contest | None:  # fmt: skip
     """The contest for the rows of a pool on a dense field, of some weight, in these columns.
 
@@ -419,7 +438,9 @@ def choose_kernel(
     'RBF'
     """
     arena = arena_of(pool, columns, weight, priors)
-    return contest(arena, seed=seed, budget=budget, n_jobs=n_jobs, tell=tell, journal=journal)
+    return contest(
+        arena, seed=seed, budget=budget, n_jobs=n_jobs, tell=tell, journal=journal, opinions=opinions
+    )
 
 
 def arena_of(
