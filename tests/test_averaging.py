@@ -1,17 +1,23 @@
 """Averages of models: mixtures answer what single models do, by sums over their parts."""
 
 import pickle
+import re
+from dataclasses import fields
 
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from sklearn.datasets import load_iris
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import ggpm
 from cases import FAMILIES, simulate
-from ggpm import GGPRegressor, load, save
+from ggpm import GGPClassifier, GGPRegressor, load, save
+from ggpm.data.columns import Columns
 from ggpm.estimators import averaging
 from ggpm.families import Poisson
+from ggpm.fields.dense import DenseField
+from ggpm.learning.contest import Contest, Finalist, SearchTable
 from ggpm.prediction.mixture import Mixture
 from ggpm.prediction.predictive import Predictive
 
@@ -118,17 +124,17 @@ def data(n=50):
 
 @pytest.fixture(scope="module", params=["stack", "integrate"])
 def model(request):
-    X, y = data()
+    X, y = several()
     with pytest.MonkeyPatch.context() as patch:
         # weights that are given, so that there is something to average whatever stacking would say
-        patch.setattr(averaging, "stacking_weights", lambda loo: np.array([0.5, 0.3, 0.2]))
+        patch.setattr(averaging, "stacking_weights", lambda loo, rows: np.array([0.5, 0.3, 0.2, 0.0])[: loo.shape[1]])
         fitted = GGPRegressor("gamma", averaging=request.param, inference="laplace").fit(X, y)
     assert len(fitted.fit_.members) > 2
     return fitted
 
 
 def test_an_averaged_model_is_a_model(model, tmp_path):
-    X, y = data()
+    X, y = several()
     weights = np.array([fit.weight for fit in model.fit_.members])
     assert weights.sum() == pytest.approx(1.0) and weights.argmax() == 0
     assert model.kernel_ == model.fit_.kernels[0]
@@ -147,20 +153,95 @@ def test_an_averaged_model_is_a_model(model, tmp_path):
     assert model.sample_y(X, 7).shape == (50, 7) and len(model.summary(X)) == 50
 
 
-def test_weights_are_those_of_stacking():
-    X, y = data()
-    model = GGPRegressor("gamma", averaging="none", inference="laplace")
-    family, encoded, _ = model.resolve_family(y)
-    from ggpm.data.columns import Columns
-    from ggpm.fields.dense import DenseField
+def several(n=50, seed=0):
+    """Rows of which a line, a sum of functions and the kernel that wins all say something."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    return X, rng.gamma(3.0, np.exp(0.6 * X[:, 0] + 0.3 * np.sin(2 * X[:, 1])) / 3.0)
 
-    chosen = model._chosen(family, DenseField(X, encoded, np.zeros((len(X), 1))), Columns(2), None)
-    assert chosen.weights == (1.0,)
-    weighed = averaging.weighed(chosen)
-    loo = np.stack([finalist.loo for finalist in chosen.finalists], axis=1)
-    before = loo[:, 0].mean()
-    mixed = np.stack([finalist.loo for finalist in weighed.finalists], axis=1)
-    assert logsumexp(mixed + np.log(weighed.weights), axis=1).mean() >= before - 1e-3
+
+def chosen_of(averaging, **settings):
+    X, y = several()
+    model = GGPRegressor("gamma", averaging=averaging, inference="laplace", **settings)
+    family, encoded, _ = model.resolve_family(y)
+    return model._chosen(family, DenseField(X, encoded, np.zeros((len(X), 1))), Columns(2), None)
+
+
+def test_weights_are_those_of_stacking_with_rows_that_speak_for_each_alone():
+    chosen = chosen_of("stack")
+    assert abs(sum(chosen.weights) - 1.0) < 1e-12 and list(chosen.weights) == sorted(chosen.weights, reverse=True)
+    loo = np.stack([finalist.judged for finalist in chosen.finalists], axis=1)
+    assert len(chosen.finalists) > 1
+    # where weights are best, none of those that are kept gains by growing: w_k = (rows_k + sum of its shares) / all
+    shares = np.exp(loo + np.log(chosen.weights))
+    shares /= shares.sum(axis=1, keepdims=True)
+    winner = [k for k, finalist in enumerate(chosen.finalists) if finalist.name == chosen.table.winner]
+    rows = np.where(np.isin(np.arange(loo.shape[1]), winner), averaging.WINNERS_ROWS, averaging.OPINIONS_ROWS)
+    wanted = (shares.sum(axis=0) + rows) / (len(loo) + rows.sum())
+    np.testing.assert_allclose(chosen.weights, wanted, atol=0.02)  # those below 0.05 were left out afterwards
+
+
+def test_other_opinions_are_asked_for_only_where_they_are_averaged():
+    names = {how: [trial.name for trial in chosen_of(how).table] for how in averaging.AVERAGING}
+    assert {"linear", "linear + additive"} <= set(names["auto"]) and names["auto"] == names["stack"]
+    assert "linear" not in names["none"] and names["integrate"] == names["none"]
+    assert chosen_of("none").weights == (1.0,) and len(chosen_of("integrate").finalists) == 1
+
+
+def test_a_constant_that_wins_is_left_alone():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 3))
+    model = GGPRegressor("poisson").fit(X, rng.poisson(2.0, 60))
+    assert model.search_.winner == "constant" and len(model.fit_.members) == 1
+    assert "linear" not in [trial.name for trial in model.search_]
+
+
+def contest_of(*densities):
+    def finalist(judged):
+        others = dict.fromkeys(field.name for field in fields(Finalist))
+        return Finalist(**others | {"judged": np.asarray(judged), "weight": np.ones(len(judged))})
+
+    return Contest(SearchTable(()), tuple(finalist(judged) for judged in densities))
+
+
+def test_the_winner_stays_alone_where_an_average_is_worse_for_the_rows():
+    certain, less = np.full(75, -0.01), np.full(75, -0.05)
+    assert averaging.weighed(contest_of(certain, less)).weights == (1.0,)
+    either = np.where(np.arange(75) % 2, -0.01, -0.9)  # which is the better one depends on the row
+    assert len(averaging.weighed(contest_of(either, np.roll(either, 1))).weights) == 2
+
+
+def test_opinions_are_judged_by_the_inference_of_the_model():
+    X, y = load_iris(return_X_y=True)
+    X, y = X[::2], y[::2]
+    model = GGPClassifier()
+    family, encoded, _ = model.resolve_family(y)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(averaging, "weighed", lambda contest: contest)
+        found = model._chosen(family, DenseField(X, encoded, np.zeros((75, 3))), Columns(4), None)
+    by_name = {finalist.name: finalist for finalist in found.finalists}
+    line, winner = by_name["linear"], found.winner
+    assert line.loo.mean() > winner.loo.mean() + 0.1  # Laplace's
+    kernel = winner.kernels[0]
+    fitted = GGPClassifier(kernel, optimizer=None, inference="variational").fit(X, y)
+    np.testing.assert_allclose(winner.judged, fitted.loo(neighbours=0).pointwise, atol=5e-3)
+    assert winner.judged.mean() > line.judged.mean() + 0.01
+
+
+def test_opinions_without_a_mode_are_left_out(monkeypatch):
+    X, y = several()
+    member, seen = averaging._member, []
+
+    def broken(fit, evidence, weight, start=None):
+        seen.append(weight)
+        if len(seen) == 1:
+            raise np.linalg.LinAlgError("no mode")
+        return member(fit, evidence, weight, start)
+
+    monkeypatch.setattr(averaging, "_member", broken)
+    model = GGPRegressor("gamma", averaging="stack", inference="laplace").fit(X, y)
+    assert len(model.fit_.members) == len(seen) > 0
+    assert sum(fit.weight for fit in model.fit_.members) == pytest.approx(1.0)
 
 
 def test_integrating_widens_what_few_rows_say():
@@ -198,16 +279,19 @@ def test_by_itself_few_rows_of_a_continuous_number_are_averaged():
     X = rng.uniform(-2, 2, (40, 2))
     f = np.sin(2 * X[:, 0])
     y = f + 0.3 * rng.normal(size=40)
-    auto, whole = GGPRegressor().fit(X, y), GGPRegressor(averaging="integrate").fit(X, y)
-    assert len(auto.fit_.members) > 1
-    np.testing.assert_array_equal(auto.predict(X), whole.predict(X))
-    assert len(GGPRegressor(averaging="none").fit(X, y).fit_.members) == 1
-    assert len(GGPRegressor("gaussian", RBF()).fit(X, y).fit_.members) == 1  # a kernel that is given is one kernel
-    assert len(GGPRegressor("poisson").fit(X, rng.poisson(np.exp(f))).fit_.members) == 1
-    assert len(GGPRegressor("von_mises").fit(X, f).fit_.members) == 1
     shares = np.exp(np.stack([y, 0.2 * rng.normal(size=40), np.zeros(40)], axis=1))  # exact, so that corners are cheap
-    model = GGPRegressor("logistic_normal").fit(X, shares / shares.sum(axis=1, keepdims=True))
-    assert len(model.fit_.members) > 1
+
+    def members(family, y, *kernel, averaging="auto"):
+        """Of the kernel that is the heaviest, and of all."""
+        fits = GGPRegressor(family, *kernel, averaging=averaging).fit(X, y).fit_.members
+        parts = [re.sub(r"[\d.,]+", "", str(fit.kernels[0])) for fit in fits]
+        return parts.count(parts[0]), len(parts)
+
+    assert members("gaussian", y)[0] == members("gaussian", y, averaging="integrate")[1] > 1
+    assert members("gaussian", y, averaging="none") == (1, 1)
+    assert members("gaussian", y, RBF()) == (1, 1)  # a kernel that is given is one kernel
+    assert members("poisson", rng.poisson(np.exp(f)))[0] == members("von_mises", f)[0] == 1
+    assert members("logistic_normal", shares / shares.sum(axis=1, keepdims=True))[0] > 1
 
 
 def test_draws_of_rows_are_independent_and_have_the_shares_of_the_members():

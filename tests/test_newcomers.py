@@ -193,7 +193,7 @@ def test_known_labels_are_answered_as_if_they_were_alone():
     counts = np.array([rng.multinomial(40, row / row.sum()) for row in p])
     some = pd.concat([X[:2], others(X[2:3]), X[3:5]], ignore_index=True)
     known = [0, 1, 3, 4]
-    fitted = GGPRegressor("multinomial").fit(X, counts)
+    fitted = GGPRegressor("multinomial", averaging="none").fit(X, counts)
     both, alone = quiet(fitted.predict_dist, some, trials=40), fitted.predict_dist(some.iloc[known], trials=40)
     for answer in (lambda d: d.interval(0.8), lambda d: d.mean_interval(0.8), lambda d: d.var()):
         np.testing.assert_allclose(answer(both)[known], answer(alone), rtol=1e-12)  # rounding

@@ -72,9 +72,10 @@ class GGPRegressor(RegressorMixin, GGP):
         the posterior is sparse: for many rows of a rough function of few features. Not together with `inducing`. The
         argument of the same name of `loo` is another thing: rows that answer to the absence of one.
     averaging : "auto", "none", "stack" or "integrate"
-        Predictions of one kernel ("none"), of several, weighted by their leave-one-out densities (with
-        ``kernel=None``), or over the posterior of the hyperparameters around their mode. "auto" does the last with
-        ``kernel=None`` for up to 500 rows of a continuous number, and else nothing.
+        Predictions of one kernel ("none"), of the one that was chosen and of plain ones beside it, weighted by their
+        leave-one-out densities (with ``kernel=None``), or over the posterior of the hyperparameters around their mode.
+        "auto" stacks with ``kernel=None`` for up to 2000 rows (not with inducing points or neighbours), integrates for
+        up to 500 rows of a continuous number as well, and with a kernel that is given does nothing.
     recalibration : "auto", "none" or "loo"
         Whether predictions are corrected by the law that probability integral transforms of rows that are left out
         have, where it is not uniform: of numbers and angles, from 40 rows on, not with inducing points or neighbours.

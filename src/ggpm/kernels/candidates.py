@@ -1,10 +1,10 @@
 """Kernels that may be tried where none is given: recipes, and what the data give to make them of.
 
 A recipe says what a kernel consists of; `Ingredients` are made once from X and make the kernel of any recipe, in which
-every column of numbers is measured in its own spread. All of them have a part for each column of times, a level for each
-category, and a constant, nearly all a part of all numbers together; what differs is smoothness, whether every number
-has a length scale of its own, whether that part is another function for other labels, and whether there is a linear
-part, a sum of functions of single columns, a level for each combination of labels, or noise of the latent.
+every column of numbers is measured in its own spread. All of them have a part for each column of times, a level for
+each category, and a constant, nearly all a part of all numbers together; what differs is smoothness, whether every
+number has a length scale of its own, whether that part is another function for other labels, and whether there is a
+linear part, a sum of functions of single columns, a level for each combination of labels, or noise of the latent.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +19,7 @@ from ggpm.learning.cavities import LEARNED, log_densities, without_blocks
 from ggpm.learning.objective import Evidence, WarmObjective, search
 from ggpm.learning.priors import Priors
 from ggpm.learning.search import Optimum
+from ggpm.sites.base import Rule
 
 __all__ = ["Arena"]
 
@@ -111,6 +113,8 @@ class Arena:
     """Parts of recipes that are not tried."""
     say: float = EVIDENCE_SAY
     """Share that the evidence has in the score of an entry."""
+    own: Rule | None = None
+    """The model's own rule, where the pool has another one for comparisons."""
 
     def offers(self, recipe: Recipe) -> bool:
         """Whether a recipe may be tried."""
@@ -191,6 +195,18 @@ class Arena:
     ) -> Entry:  # fmt: skip
         weight = weights_of(part.family, part.field.y)  # type: ignore[attr-defined]
         return Entry(recipe, part, rows, found, loo, log_evidence, weight, seconds, self.say)
+
+    def judged(self, entry: Entry) -> Array | None:
+        """Log density of each of an entry's rows without its block under the model's own rule; None without a mode."""
+        if self.own is None:
+            return entry.loo
+        part = copy.copy(entry.evidence)
+        part.rule = self.own.checked(self.pool.field.n_rows, part.family.latent_dim).of_rows(entry.rows)
+        try:
+            with np.errstate(all="ignore"):
+                return self._without(part.searching().infer(), entry.rows)
+        except np.linalg.LinAlgError:
+            return None
 
     def _without(self, approximation: Approximation, rows: Rows) -> Array:
         """Log density of each row without its block."""

@@ -148,7 +148,7 @@ class Finalist:
     rows: Rows
     """Numbers of the rows on which it was learned and judged: the same for all finalists."""
     loo: Array
-    """Log density of each of these rows without its block, (rows,)."""
+    """Log density of each of these rows without its block, (rows,), as candidates were compared."""
     log_evidence: float
     """Of these rows."""
     weight: Array
@@ -156,6 +156,9 @@ class Finalist:
     inverse_hessian: Array
     """Of the negative log evidence of these rows in theta, roughly."""
     seconds: float
+    judged: Array
+    """As ``loo`` where other opinions are heard, but under the model's own rule: Laplace's densities of classes praise
+    lines that others do not (iris, without a row: −0.19 against −0.30; new rows say −0.10 and −0.07)."""
 
     def on(self, evidence: Evidence) -> Evidence:
         """Another evidence, of all rows say, with this candidate's kernels, phi and priors."""
@@ -253,7 +256,15 @@ class Ring:
             seconds, going = sum(one.seconds for one in tried), any(id(one) in went_on for one in tried)
             name, rows = str(e.recipe), e.evidence.field.n_rows
             trials.append(Trial(name, rows, e.loo_mean, e.evidence_mean, e.score, seconds, going))
-        return Contest(SearchTable(tuple(trials)), tuple(_finalist(e) for e in (winner, *opinions)))
+        return Contest(SearchTable(tuple(trials)), self._finalists(winner, opinions))
+
+    def _finalists(self, winner: Entry, opinions: Sequence[Entry]) -> tuple[Finalist, ...]:
+        """The winner alone, or all entries that have a mode under the model's own rule."""
+        judged = self.arena.judged(winner) if opinions else None
+        if judged is None:
+            return (_finalist(winner, winner.loo),)
+        others = ((e, self.arena.judged(e)) for e in opinions)
+        return (_finalist(winner, judged), *(_finalist(e, loo) for e, loo in others if loo is not None))
 
     def _starts_together(self) -> list[list[Entry]]:
         """Entries in the order in which they were tried; those of one candidate from several starts are one line."""
@@ -301,11 +312,11 @@ def _parents(recipe: Recipe, rung: Sequence[Entry], best: Entry) -> list[Entry]:
     return [e for e in rung if e.recipe in without and len(e.rows) == len(best.rows)]
 
 
-def _finalist(e: Entry) -> Finalist:
+def _finalist(e: Entry, judged: Array) -> Finalist:
     part = e.evidence
     return Finalist(
         str(e.recipe), part.kernels, part.family, part.priors, e.rows, e.loo, e.log_evidence, e.weight,
-        e.optimum.inverse_hessian, e.seconds,
+        e.optimum.inverse_hessian, e.seconds, judged,
     )  # fmt: skip
 
 
@@ -438,9 +449,7 @@ def choose_kernel(
     'RBF'
     """
     arena = arena_of(pool, columns, weight, priors)
-    return contest(
-        arena, seed=seed, budget=budget, n_jobs=n_jobs, tell=tell, journal=journal, opinions=opinions
-    )
+    return contest(arena, seed=seed, budget=budget, n_jobs=n_jobs, tell=tell, journal=journal, opinions=opinions)
 
 
 def arena_of(
@@ -460,12 +469,13 @@ def arena_of(
         "own": pool.objective == "loo",
         **({} if priors in (None, "auto") else dict.fromkeys((*PARTS, "flat"), True)),
     }
-    pool = copy.copy(pool)
-    pool.rule = for_comparison(pool.rule, pool.family)
+    pool, own = copy.copy(pool), pool.rule
+    pool.rule = for_comparison(own, pool.family)
     pool.objective = "evidence"
     X = pool.field.X  # type: ignore[attr-defined]
     return Arena(
         pool, Ingredients.of(X, columns, weight, without), partial(resolved, priors),
         blocks(pool, columns) if without is None else X[:, without].astype(np.intp),
         tuple(part for part, never in withheld.items() if never), EVIDENCE_SAY if without is None else 0.0,
+        None if own is pool.rule else own,
     )  # fmt: skip

@@ -60,7 +60,7 @@ class Fit:
     search: SearchTable | None = None
     """Kernels that were tried; None where one was given."""
     weight: float = 1.0
-    """In the average of this and `others`: of the kernel that has the largest, hyperparameters integrated over or not."""
+    """In the average of this and `others`; this one's kernel has the largest, with all its hyperparameters together."""
     others: tuple[Fit, ...] = ()
     """Fits of the same rows with other kernels or hyperparameters, averaged with this one in predictions."""
     newcomers: tuple[Newcomers, ...] = ()
