@@ -83,8 +83,8 @@ def weighed(contest: Contest) -> Contest:
     densities = np.stack([finalist.judged for finalist in contest.finalists], axis=1)
     weights = stacking_weights(np.vstack([densities, alone]), np.append(contest.winner.weight, rows))
     kept = np.where(weights >= LEAST_WEIGHT, weights, 0.0)
-    gain = contest.winner.weight * (logsumexp(densities, b=kept / kept.sum(), axis=1) - densities[:, 0])
-    if gain.sum() < -np.sqrt(len(gain)) * gain.std():
+    gain, weight = logsumexp(densities, b=kept / kept.sum(), axis=1) - densities[:, 0], contest.winner.weight
+    if weight @ gain < -np.sqrt(weight @ (gain - np.average(gain, weights=weight)) ** 2):
         kept = np.eye(count)[0]
     order = [int(k) for k in np.argsort(-kept, kind="stable") if kept[k] > 0]
     finalists = tuple(contest.finalists[k] for k in order)
