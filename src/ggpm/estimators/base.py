@@ -40,10 +40,11 @@ from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.fields.neighbours import Neighbours
 from ggpm.fields.neighbours.field import NeighboursField
 from ggpm.kernels import idle, resolve_kernel, shorter_starts, used_columns
+from ggpm.kernels.threads import threads_for
 from ggpm.learning import priors
 from ggpm.learning.advice import advise
 from ggpm.learning.choice import AUTO, choose, name_of
-from ggpm.learning.contest import Contest, choose_kernel
+from ggpm.learning.contest import LAST_ROWS, Contest, choose_kernel
 from ggpm.learning.fit import Fit, Newcomers, Search, SearchOutcome, learn, learn_in_samples
 from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence
@@ -206,6 +207,11 @@ class GGP(Updating, BaseEstimator):
 
     def _fit_in_memory(self, X: Any, y: Any, offset: Any, weight: Array | None) -> Fit:
         X, columns = inputs_of(self, X)
+        with threads_for(len(X)):
+            return self._fit_rows(X, columns, y, offset, weight)
+
+    def _fit_rows(self, X: Array, columns: Columns, y: Any, offset: Any, weight: Array | None) -> Fit:
+        """The fit to all rows, on a dense field or on neighbours."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         family, encoded, classes = self.resolve_family(y, weight)
@@ -272,11 +278,12 @@ class GGP(Updating, BaseEstimator):
             "journal": self.journal,
             "opinions": averaging.hears(self.averaging, rows.n_rows, self.neighbours is None and part is None),
         }  # fmt: skip
-        found = choose_kernel(*about, **how)
-        if found is None or self.averaging == "none":
-            return found
-        if self.neighbours is None and part is None:
-            found = with_newcomers(found, *about, **how)
+        with threads_for(LAST_ROWS):
+            found = choose_kernel(*about, **how)
+            if found is None or self.averaging == "none":
+                return found
+            if self.neighbours is None and part is None:
+                found = with_newcomers(found, *about, **how)
         return averaging.weighed(found) if how["opinions"] else found
 
     def _averaged(self, fit: Fit, chosen: Contest | None) -> Fit:

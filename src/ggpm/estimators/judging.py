@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from ggpm.data.checks import as_numbers, check_whole
 from ggpm.estimators.predicting import Predicting
 from ggpm.fields.dense import DenseField
+from ggpm.kernels.threads import threads_for
 from ggpm.learning.fit import NO_MODE
 from ggpm.learning.information import seen
 from ggpm.prediction.loo import LeaveOneOut, group_folds, leave_groups_out, leave_one_out, mixed_loo, recalibrated_loo
@@ -107,6 +108,12 @@ class Judging(Predicting):
                 "hyperparameters can be left out with single rows, of one exact fit by the evidence: without groups, "
                 "averaging, inducing points, neighbours or objective='loo'. Use hyperparameters='held'."
             )
+        with threads_for(field.n_rows):
+            return self._left_out(neighbours, groups, folds, hyperparameters)
+
+    def _left_out(self, neighbours: int | None, groups: Any, folds: int, hyperparameters: str) -> LeaveOneOut:
+        """Densities of rows, or of groups of them, without these."""
+        field = self.fit_.evidence.field
         if groups is not None:
             new = self._newcomers_of(groups, folds)
             weights, fits = zip(*self.fit_.averaged_where(new, field.n_rows))

@@ -21,6 +21,7 @@ from ggpm.families.partial import Partial, partly_missing
 from ggpm.families.weighted import Weighted
 from ggpm.fields.dense import DenseField
 from ggpm.fields.neighbours.field import NeighboursField
+from ggpm.kernels.threads import threads_for
 from ggpm.learning.fit import Fit, SearchOutcome
 from ggpm.learning.objective import Evidence
 
@@ -77,7 +78,8 @@ class Updating(Judging):
             found = replace(found, weight=member.weight, recalibration=member.recalibration)
             return replace(found, others=others, newcomers=newcomers)
 
-        updated = renewed(fit)
+        with threads_for(field.n_rows):
+            updated = renewed(fit)
         self._adopt(updated)
         for note in updated.notes:
             warnings.warn(note, ConvergenceWarning, stacklevel=2)
