@@ -25,7 +25,7 @@ from sklearn.base import BaseEstimator
 from ggpm.data.checks import as_numbers
 from ggpm.families.curvature import Curvature, Diagonal, Marginals
 from ggpm.families.expansion import ridged_mode, ridged_mode_pullback
-from ggpm.families.kinds import Support
+from ggpm.families.support.base import Support
 from ggpm.families.links import Identity, Link, mean_link
 
 Array = NDArray[np.float64]

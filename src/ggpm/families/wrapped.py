@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.families.base import OPTIONAL, Family
-from ggpm.families.kinds import Support
+from ggpm.families.support.base import Support
 
 Array = NDArray[np.float64]
 

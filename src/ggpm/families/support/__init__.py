@@ -2,7 +2,7 @@
 
 A support validates input and names the mistake, makes up examples, and can sum or integrate a density over all that y
 may be, so that a family can be checked (`ggpm.testing.check_family`). It also says how outputs of its kind are compared
-and summarised: `ggpm.families.kinds.Support` lists the methods.
+and summarised: `ggpm.families.support.base.Support` lists the methods.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ggpm.data.checks import as_numbers
 from ggpm.data.text import Hint, Message, Row
 from ggpm.families import integration
 from ggpm.families.integration import LogDensity, Rule
-from ggpm.families.kinds import Support
+from ggpm.families.support.base import Support
 
 __all__ = [
     "SPD", "Circle", "Codes", "CountVectors", "Counts", "Positive", "Real", "Simplex", "Sphere", "Support",
