@@ -55,7 +55,7 @@ WITHOUT_EXAMPLE = {
 
 def test_every_public_function_has_a_docstring_with_an_example():
     things = dict(public_functions())
-    known = {"ggpm.families.support.Positive", "ggpm.families.curvature.RankOne", "ggpm.learning.priors.HalfT"}
+    known = {"ggpm.families.support.numbers.Positive", "ggpm.families.curvature.RankOne", "ggpm.learning.priors.HalfT"}
     assert known <= things.keys()
     parser, missing = doctest.DocTestParser(), []
     for name, thing in things.items():

@@ -25,8 +25,8 @@ from sklearn.base import BaseEstimator
 from ggpm.data.checks import as_numbers
 from ggpm.families.curvature import Curvature, Diagonal, Marginals
 from ggpm.families.expansion import ridged_mode, ridged_mode_pullback
-from ggpm.families.support.base import Support
 from ggpm.families.links import Identity, Link, mean_link
+from ggpm.families.support.base import Support
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float] | Literal["fixed"]

@@ -13,7 +13,8 @@ from ggpm.families.base import Array, Family, ScalarFamily, bound
 from ggpm.families.inflated import Inflated, Law
 from ggpm.families.integration import LogDensity, Rule
 from ggpm.families.poisson import Poisson
-from ggpm.families.support import Support, _numeric
+from ggpm.families.support import Support
+from ggpm.families.support.checks import check_numbers
 from ggpm.families.two_parameters import TwoParameters
 from ggpm.families.wrapped import Around
 
@@ -47,7 +48,7 @@ class WithAtoms(Support):
         return np.isin(y, self.atoms)
 
     def validate(self, y: Any) -> Array:
-        out = _numeric(y, "numbers")
+        out = check_numbers(y, "numbers")
         out = out[:, 0] if out.ndim == 2 and out.shape[1] == 1 else out
         if out.ndim != 1:
             raise ValueError(f"y must be one number per row; got an array of shape {out.shape}.")
