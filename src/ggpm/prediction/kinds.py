@@ -27,6 +27,7 @@ from ggpm.prediction.angles import CircularTable, circular_tables
 from ggpm.prediction.averages import by_rows
 from ggpm.prediction.categories import MOST_SOFTMAX, category_quantiles, few_trials
 from ggpm.prediction.entries import entry_quantiles
+from ggpm.prediction.expectations import over_latent
 from ggpm.prediction.inflations import Inflations
 from ggpm.prediction.line import Line, Several, expect
 from ggpm.prediction.nodes import Rows, gather
@@ -53,7 +54,7 @@ def at_atoms(p: Predictive, encoded: Array) -> Array:
         if isinstance(law, Inflations):
             out[there] += weight * law.at_singles(y)
         else:
-            out[there] += weight * part._expect(lambda eta, rows: np.exp(part.family.log_prob(eta, y[rows])))  # noqa: B023
+            out[there] += weight * over_latent(part, lambda eta, rows: np.exp(part.family.log_prob(eta, y[rows])))  # noqa: B023
     return out
 
 
@@ -83,7 +84,7 @@ class Ordered:
         law = law_of(p)
         if law is not None:
             return law(slice(None), encoded, True, False)[0]
-        return p._expect(lambda eta, rows: cdf(eta, encoded[rows]))
+        return over_latent(p, lambda eta, rows: cdf(eta, encoded[rows]))
 
     @staticmethod
     def _from_parts(p: Predictive, answer: Callable[[PartTable | Drawn, Rows], Array]) -> Array:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ggpm.data.rows import batches
 from ggpm.families.base import Family
+from ggpm.prediction.expectations import moment_at_mean, over_latent
 from ggpm.prediction.roots import SETTLED, Coordinate, coordinate, integer_roots, roots
 
 if TYPE_CHECKING:
@@ -277,8 +278,9 @@ class Several(Line):
             return self.law(rows, y, cdf, density)
         assert self.predictive is not None
         functions = [self.family.cdf] * cdf + [self._density] * density
-        found = self.predictive.rows(rows)._expect(
-            lambda eta, some: np.stack([function(eta, y[some]) for function in functions], axis=-1)
+        found = over_latent(
+            self.predictive.rows(rows),
+            lambda eta, some: np.stack([function(eta, y[some]) for function in functions], axis=-1),
         )
         return list(found.T)
 
@@ -297,7 +299,7 @@ class Several(Line):
         if self.law is not None:
             return self.law.start(q)
         assert self.predictive is not None
-        middle = self.predictive._centre()
+        middle = moment_at_mean(self.predictive)
         return (middle, None) if self.family.support.integer else (self.coordinate.clipped(middle), None)
 
 

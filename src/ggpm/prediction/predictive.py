@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from ggpm.data.checks import check_level, check_whole
 from ggpm.data.text import see
 from ggpm.families.base import Family
-from ggpm.families.special.adaptive import PRODUCT_MOST, Rows, Sums, average, cholesky_root, expectation, latent_root
+from ggpm.families.special.adaptive import Rows, cholesky_root
 from ggpm.prediction.angles import made_tables
+from ggpm.prediction.expectations import averaged_moment, averaged_var, completed, moment_at_mean
 from ggpm.prediction.kinds import Ordered, kind_of
-from ggpm.prediction.nodes import gather, latent_nodes
+from ggpm.prediction.nodes import gather
 from ggpm.prediction.questions import Parameter, mean_interval, probability
 from ggpm.prediction.regions import HighestDensityRegion, highest_density
 from ggpm.sites.densities import log_expected_prob
@@ -26,12 +27,6 @@ __all__ = ["Predictive"]
 
 Array = NDArray[np.float64]
 
-# Accuracy of expectations, relative to the largest entry of a row's moment; what the ladder of rules leaves off by more
-# than HARD is computed on nodes that resolve the likelihood all over the latent's range. A rule of the ladder is off by
-# NEXT of its change from the one before.
-TOLERANCE, HARD, NEXT = 3e-8, 1e-6, 0.1
-# Times the tolerance that sparse grids may change: 3e-4, where 4096 Sobol points are off by 1e-4 (ten classes).
-GRIDS_TO = 1e4
 BLOCK = 2**14  # rows that are answered at a time
 
 SHOWN_ROWS = 8  # in a notebook
@@ -199,94 +194,22 @@ class Predictive:
         return np.sqrt(np.einsum("...ii->...i", variance) if variance.ndim > mean.ndim else variance)
 
     def _var(self) -> Array:
-        if self.family.variance_of(self._centre()) is not None:  # a function of the moment, which is found once
+        if self.family.variance_of(moment_at_mean(self)) is not None:  # a function of the moment, which is found once
             return np.asarray(self.family.variance_of(self._moment()))
         own = None if self.family.mean_alone else self.family.predictive_moments(self.latent_mean, self.latent_cov)
         if own is None or own[1] is None:
-            return self._averaged_var()
+            return averaged_var(self)
         moment, total = own
-        return self._completed(self.family.variance(moment, total, np.zeros_like(total)), Predictive._averaged_var)
-
-    def _completed(self, found: Array, average: Callable[[Predictive], Array]) -> Array:
-        """Answers of a closed form, by averages over nodes in rows where it has none."""
-        left = np.flatnonzero(np.isnan(found).reshape(len(found), -1).any(axis=1))
-        if left.size:
-            found[left] = average(self.rows(left))
-        return found
-
-    def _averaged_var(self) -> Array:
-        family, trials, centre = self.family, self.trials, self._centre()
-        if family.variance_of(centre) is not None:
-            return np.asarray(family.variance_of(self._moment()))
-        if centre.ndim == 2 and family.support.row_ndim < 2:
-            return self._covariance(centre)
-
-        # entries of matrices have variances, not covariances
-        def moments(eta: Array, rows: Rows) -> Array:
-            t = None if trials is None else trials[rows]
-            first = family.moment(eta, t) - centre[rows]
-            return np.stack([first, first**2 + family.spread(eta, t)], axis=2)
-
-        found = self._expect(moments)
-        with np.errstate(over="ignore", invalid="ignore"):  # moments beyond the floats
-            total = np.where(np.isfinite(found[:, 1]), found[:, 1] - found[:, 0] ** 2, np.inf)
-        return family.variance(centre + found[:, 0], total, np.zeros_like(total))
-
-    def _covariance(self, centre: Array) -> Array:
-        """Covariances of vectors, by one product of matrices for every row."""
-        family, trials, size = self.family, self.trials, centre.shape[1]
-        shares = family.has("share_spread")
-
-        def sums(eta: Array, rows: Rows, weights: Array) -> Array:
-            """E[y - centre], and E[(y - centre)(y - centre)^T]."""
-            t = None if trials is None else trials[rows]
-            c, w = centre[rows][:, :, None], np.broadcast_to(weights.T, (len(rows), len(eta)))
-            away = np.ascontiguousarray(family.moment(eta, t).transpose(1, 2, 0))  # (k, d, S): long rows
-            away -= c
-            out = np.empty((len(rows), size + 1, size))
-            if not shares:
-                out[:, 0] = (away @ w[:, :, None])[..., 0]
-                np.matmul(away * w[:, None, :], away.swapaxes(1, 2), out=out[:, 1:])
-                out[:, 1:] += average(lambda *_: family.spread(eta, t))(eta, rows, weights)
-                return out
-            # cov[y | eta] = s (diag(p) - p p^T) of p = (centre + away)/t: the same product, reweighted
-            N = np.ones((len(rows), 1)) if t is None else t[:, None]
-            s = w * family.share_spread(eta, t).T
-            np.matmul(away * (w - s / N**2)[:, None, :], away.swapaxes(1, 2), out=out[:, 1:])
-            first = away @ np.stack([w, s], axis=2)
-            out[:, 0], tilt, c = first[..., 0], first[..., 1] / N, c[..., 0] / N
-            strength = s.sum(axis=1)[:, None]
-            cross = (tilt + 0.5 * strength * c)[:, :, None] * c[:, None, :]
-            out[:, 1:] -= cross + cross.swapaxes(1, 2)
-            out[:, range(1, size + 1), range(size)] += tilt + strength * c
-            return out
-
-        found = self._expect_sums(sums, trials)  # squares of counts are as large as counts times trials
-        first, total = found[:, 0], found[:, 1:] - found[:, 0, :, None] * found[:, 0, None, :]
-        return family.variance(centre + first, total, np.zeros_like(total))
+        return completed(self, self.family.variance(moment, total, np.zeros_like(total)), averaged_var)
 
     def _moment(self) -> Array:
         closed = self.family.predictive_moments(self.latent_mean, self.latent_cov)
         if closed is None:
-            return self._averaged_moment()
+            return averaged_moment(self)
         first = np.asarray(closed[0])
         if self.trials is not None:
             first = first * self.trials.reshape(-1, *[1] * (first.ndim - 1))
-        return self._completed(first, Predictive._averaged_moment)
-
-    def _averaged_moment(self) -> Array:
-        centre, trials = self._centre(), self.trials
-
-        def from_centre(eta: Array, rows: Rows) -> Array:
-            return self.family.moment(eta, None if trials is None else trials[rows]) - centre[rows]
-
-        return centre + self._expect(from_centre).reshape(centre.shape)
-
-    def _centre(self) -> Array:
-        """The moment at the latent's mean, or nothing where that is not finite."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            centre = self.family.moment(self.latent_mean, self.trials)
-        return np.where(np.isfinite(centre), centre, 0.0)
+        return completed(self, first, averaged_moment)
 
     # ---- density -----------------------------------------------------------------------------------------------
     def log_prob(self, y: Any) -> Array:
@@ -496,32 +419,3 @@ class Predictive:
         each = (np.arange(len(self))[rows] for rows in blocks)
         some = (answer(self.rows(rows), rows) if with_rows else answer(self.rows(rows)) for rows in blocks)
         return gather(len(self), zip(each, some))
-
-    # ---- expectations --------------------------------------------------------------------------------------------
-    def _expect(self, function: Callable[[Array, Rows], Array]) -> Array:
-        """E[function(eta, rows)] for every row; function gives (S, k, ...) for nodes eta (S, k, D) of rows (k,)."""
-        return self._expect_sums(average(function))
-
-    def _expect_sums(self, sums: Sums, unit: Array | None = None) -> Array:
-        """The same from weighted sums over nodes, accurate relative to the moment times a unit (m,)."""
-
-        def quiet(eta: Array, rows: Rows, weights: Array) -> Array:
-            with np.errstate(over="ignore", invalid="ignore"):
-                return sums(eta, rows, weights)
-
-        at_mean = np.abs(quiet(self.latent_mean[None], np.arange(len(self)), np.ones(1))).reshape(len(self), -1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            spread = np.abs(self._centre()).reshape(len(self), -1)
-        scale = np.maximum(at_mean.max(axis=1, initial=0.0), spread.max(axis=1, initial=0.0))
-        scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0) * (1.0 if unit is None else unit)
-        mean, root = latent_root(self.latent_mean, self.latent_cov, self.family.shift_invariant)
-        value, error = expectation(
-            quiet, mean, root, rtol=TOLERANCE, atol=TOLERANCE * scale, next_change=NEXT, grids_to=GRIDS_TO
-        )
-        D, d = root.shape[1:]
-        hard = np.flatnonzero(error > HARD * scale) if 1 < d <= PRODUCT_MOST else np.empty(0, dtype=np.intp)
-        width = np.broadcast_to(np.eye(D), (hard.size, D, D))
-        for rows, eta, weights in latent_nodes(mean[hard], root[hard], width, 4 * value[0].size):
-            each = np.broadcast_to(weights, eta.shape[:2]).T
-            value[hard[rows]] = quiet(eta.swapaxes(0, 1), hard[rows], each)
-        return value

@@ -14,6 +14,7 @@ from ggpm.data.checks import check_level
 from ggpm.data.rows import batches
 from ggpm.families.base import Family
 from ggpm.families.special.adaptive import place
+from ggpm.prediction.expectations import over_latent
 from ggpm.prediction.kinds import Angles
 from ggpm.prediction.nodes import gather
 
@@ -38,7 +39,7 @@ class Parameter:
             return self.predictive.mean()
 
         def of(part: Predictive) -> Array:
-            return part._expect(lambda eta, rows: part.family.parameter(self.name, eta))
+            return over_latent(part, lambda eta, rows: part.family.parameter(self.name, eta))
 
         return self.predictive.mixed(of)
 

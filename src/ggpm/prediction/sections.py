@@ -20,6 +20,7 @@ from ggpm.data.rows import batches
 from ggpm.families.inflated import Inflated
 from ggpm.families.special.adaptive import place, product_rule
 from ggpm.families.two_parameters import LocationScale, WithDispersion
+from ggpm.prediction.expectations import moment_at_mean
 from ggpm.prediction.inflations import Inflations
 from ggpm.prediction.line import COARSE, step_nodes
 from ggpm.prediction.nodes import hermite
@@ -221,7 +222,7 @@ def few_nodes(p: Predictive, q: float) -> tuple[Array, Array | None]:
 
         return law
 
-    middle, few = p._centre(), mixture((3,) * p.latent_mean.shape[1])
+    middle, few = moment_at_mean(p), mixture((3,) * p.latent_mean.shape[1])
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         spread = np.sqrt(np.maximum(family.spread(p.latent_mean), 0.0))
         if integer:
