@@ -12,7 +12,8 @@ from sklearn.gaussian_process import kernels as sk
 from ggpm.kernels.columns import MaternOfColumns
 from ggpm.kernels.distances import Distances, Pairs
 from ggpm.kernels.linalg import mirror, sum_of_products
-from ggpm.kernels.pullbacks import NODES, Block, MaternNode, Node, Pulled
+from ggpm.kernels.nodes import NODES, Block, Node, Pulled
+from ggpm.kernels.stationary import MaternNode
 
 __all__ = ["Additive"]
 

@@ -16,16 +16,8 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels as sk
 
 from ggpm.kernels.distances import Distances, Pairs
-from ggpm.kernels.pullbacks import (
-    NODES,
-    Array,
-    Block,
-    ExpSineSquaredNode,
-    MaternNode,
-    Node,
-    Pulled,
-    node,
-)
+from ggpm.kernels.nodes import NODES, Array, Block, Node, Pulled, node
+from ggpm.kernels.stationary import ExpSineSquaredNode, MaternNode
 from ggpm.kernels.wrapping import Wrapping, WrappingNode
 
 __all__ = ["Category", "Cyclic", "On", "Sphere", "chosen_columns", "unit_vectors"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels as sk
 
 from ggpm.kernels.distances import Distances
-from ggpm.kernels.pullbacks import NODES, node
+from ggpm.kernels.nodes import NODES, node
 from ggpm.kernels.wrapping import Wrapping, WrappingNode
 
 __all__ = ["Scaled"]

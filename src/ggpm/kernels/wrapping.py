@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels as sk
 
-from ggpm.kernels.pullbacks import Block, Node, Pulled
+from ggpm.kernels.nodes import Block, Node, Pulled
 
 Array = NDArray[np.float64]
 
