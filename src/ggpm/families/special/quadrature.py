@@ -10,38 +10,12 @@ from scipy.special import gammaincinv, gammaln, ndtri
 
 Array = NDArray[np.float64]
 
-# Spacing and radius, in standard deviations, of the trapezoidal rule for D = 1 and D = 2, and the base-2
-# logarithm of the number of Sobol points above. The trapezoidal rule is as exact as Gauss–Hermite for smooth
-# integrands and far better for steep ones: E[expit(3 + 10 x)] is off by 3e-4 with 101 Gauss–Hermite nodes and by
-# less than 1e-12 here.
-TRAPEZOID = {1: (0.05, 12.0), 2: (0.4, 8.0)}
-TRAPEZOID_COARSE = {1: (0.125, 8.0), 2: (0.5, 6.0)}
-SOBOL_LOG2 = 10
-SOBOL_LOG2_COARSE = 8
-SOBOL_LOG2_CENTRED = 11
-T_DF = 3.0  # degrees of freedom of the Student t behind `centred_nodes`
+T_DF = 3.0  # degrees of freedom of the Student t behind `student_nodes`
 
-
-@lru_cache(maxsize=32)
-def standard_normal_nodes(D: int, coarse: bool = False) -> tuple[Array, Array]:
-    """Nodes (S, D) and weights (S,) of the D-dimensional standard normal.
-
-    The trapezoidal rule for D <= 2; scrambled Sobol points with a fixed seed, made antithetic, above. Fewer nodes
-    if ``coarse``: enough where a root is searched.
-
-    >>> x, w = standard_normal_nodes(1)
-    >>> bool(abs(w @ x[:, 0] ** 4 - 3) < 1e-12)
-    True
-    """
-    if D in TRAPEZOID:
-        return trapezoid(D, *(TRAPEZOID_COARSE if coarse else TRAPEZOID)[D])
-    log2 = SOBOL_LOG2_COARSE if coarse else SOBOL_LOG2
-    half = ndtri(sobol(D).random_base2(log2 - 1).clip(1e-12, 1 - 1e-12))
-    nodes = np.concatenate([half, -half])
-    return nodes, np.full(len(nodes), 1.0 / len(nodes))
-
-
-# For expectations inside an iteration: spacing and radius of the trapezoidal rule, base-2 logarithm of Sobol points.
+# Spacing and radius, in standard deviations, of the trapezoidal rule for D = 1 and D = 2, and the base-2 logarithm of
+# the number of Sobol points above. The trapezoidal rule is as exact as Gauss–Hermite for smooth integrands and far
+# better for steep ones: E[expit(3 + 10 x)] is off by 3e-4 with 101 Gauss–Hermite nodes and by less than 1e-12 with the
+# finest one here.
 ACCURACIES = {
     "coarse": ({1: (0.25, 7.0), 2: (0.6, 6.0)}, 7),
     "standard": ({1: (0.125, 8.0), 2: (0.5, 7.0)}, 9),
@@ -53,8 +27,8 @@ ACCURACIES = {
 def matched_nodes(D: int, accuracy: str = "standard") -> tuple[Array, Array]:
     """Nodes (S, D) and weights (S,) of the D-dimensional standard normal, exact for all quadratic functions.
 
-    As `standard_normal_nodes`, but the Sobol points are antithetic and linearly mapped so that their mean and
-    covariance are those of the normal.
+    The trapezoidal rule for D <= 2; above, scrambled Sobol points with a fixed seed, antithetic and linearly mapped so
+    that their mean and covariance are those of the normal.
 
     >>> x, w = matched_nodes(4, "coarse")
     >>> bool(np.allclose((x * w[:, None]).T @ x, np.eye(4), atol=1e-14))
@@ -76,20 +50,6 @@ def trapezoid(D: int, spacing: float, radius: float) -> tuple[Array, Array]:
     square = np.sum(nodes**2, axis=1)
     nodes, weights = nodes[square <= radius**2], np.exp(-0.5 * square[square <= radius**2])
     return nodes, weights / weights.sum()
-
-
-@lru_cache(maxsize=32)
-def centred_nodes(D: int) -> tuple[Array, Array]:
-    """Nodes (S, D) and log-weights (S,) for integrals of f(x) (2 pi)^(-D/2) over R^D, f peaked at 0 with unit width.
-
-    For D <= 2 the trapezoidal rule; above, Sobol points under a Student t density, whose tails stay above those of
-    integrands that fall more slowly than their peak suggests.
-    """
-    if D in TRAPEZOID:
-        nodes, weights = standard_normal_nodes(D)
-        return nodes, np.log(weights) + 0.5 * np.sum(nodes**2, axis=1)
-    nodes, log_weights = student_nodes(D, SOBOL_LOG2_CENTRED)
-    return nodes, log_weights - 0.5 * D * np.log(2 * np.pi)
 
 
 def student_nodes(D: int, log2: int) -> tuple[Array, Array]:
