@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -12,21 +12,9 @@ from ggpm.families.base import Array
 from ggpm.families.curvature import Diagonal
 from ggpm.families.inflated import Law
 from ggpm.families.two_parameters import Information
-from ggpm.families.zeros import Zeros, jet, softplus_jet
+from ggpm.families.zeros import Jet, Zeros, jet, softplus_jet
 
 REJECTIONS = 64  # draws of zero after which a count is found by adding up probabilities
-
-
-class _Truncation(NamedTuple):
-    """-log(1 - f(0|a)) and three derivatives in a, and slopes in phi of it and of the first two."""
-
-    value: Array
-    d1: Array
-    d2: Array
-    d3: Array
-    phi: Array
-    d1_phi: Array
-    d2_phi: Array
 
 
 class Hurdle(Zeros):
@@ -56,14 +44,15 @@ class Hurdle(Zeros):
     def law(self) -> Law:
         return Positive(self) if self.counts else self.scalar
 
-    def _truncation(self, a: Array, y: Array) -> _Truncation:
+    def _truncation(self, a: Array, y: Array) -> Jet:
+        """-log(1 - f(0|a)) and its derivatives."""
         g = self.none(a, y)
         e = np.exp(g.value)
         gone = -np.expm1(g.value)  # 1 - f(0)
         r = e / gone
         r1, r2 = r * (1.0 + r), r * (1.0 + r) * (1.0 + 2.0 * r)
         d1, d2, r_, r1_, r2_ = (x[..., None] for x in (g.d1, g.d2, r, r1, r2))
-        return _Truncation(
+        return Jet(
             -np.log(gone), r * g.d1, r1 * g.d1**2 + r * g.d2, r2 * g.d1**3 + 3.0 * r1 * g.d1 * g.d2 + r * g.d3,
             r_ * g.phi, r1_ * g.phi * d1 + r_ * g.d1_phi,
             r2_ * g.phi * d1**2 + 2.0 * r1_ * d1 * g.d1_phi + r1_ * g.phi * d2 + r_ * g.d2_phi,

@@ -75,7 +75,7 @@ class WithAtoms(Support):
 
 
 class Jet(NamedTuple):
-    """log p of a scalar family at latents a, three derivatives in a, and its slopes in phi, (..., p) each."""
+    """A function of latents a, three derivatives in a, and slopes in phi of it and of the first two, (..., p) each."""
 
     value: Array
     d1: Array

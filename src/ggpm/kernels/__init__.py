@@ -17,13 +17,13 @@ from ggpm.kernels.evaluation import (
     with_log_hyper,
 )
 from ggpm.kernels.scaled import Scaled
-from ggpm.kernels.structure import category_columns, idle, placed, summands, used_columns, without_column
+from ggpm.kernels.structure import category_columns, factors, idle, placed, summands, used_columns, without_column
 from ggpm.kernels.text import KernelTextError, kernel_from_text, kernel_text
 
 __all__ = [
     "Additive", "Category", "Cyclic", "Distances", "KernelEvaluation", "KernelTextError", "On", "Pairs",
     "RowVariance", "Scaled", "Sphere", "category_columns", "chosen_columns", "default_kernel", "diag",
-    "diag_pullback", "evaluate", "idle", "kernel_from_text", "kernel_text", "log_bounds", "log_hyper",
+    "diag_pullback", "evaluate", "factors", "idle", "kernel_from_text", "kernel_text", "log_bounds", "log_hyper",
     "median_distance", "placed", "resolve_kernel", "shorter_starts", "standardised", "summands", "unit_vectors",
     "used_columns", "with_log_hyper", "without_column",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from ggpm.kernels.columns import Category, Cyclic, On, Sphere, listed
 from ggpm.kernels.pullbacks import NODES
 from ggpm.kernels.scaled import Scaled
 
-__all__ = ["category_columns", "idle", "placed", "summands", "used_columns", "without_column"]
+__all__ = ["category_columns", "factors", "idle", "placed", "summands", "used_columns", "without_column"]
 
 
 def placed(kernel: sk.Kernel, columns: Columns) -> sk.Kernel:
@@ -100,6 +100,15 @@ def summands(kernel: sk.Kernel) -> list[sk.Kernel]:
     return [*summands(kernel.k1), *summands(kernel.k2)] if isinstance(kernel, sk.Sum) else [kernel]
 
 
+def factors(kernel: sk.Kernel) -> list[sk.Kernel]:
+    """The parts of a product.
+
+    >>> factors(2.0 * sk.RBF())
+    [1.41**2, RBF(length_scale=1)]
+    """
+    return [*factors(kernel.k1), *factors(kernel.k2)] if isinstance(kernel, sk.Product) else [kernel]
+
+
 def idle(kernel: sk.Kernel, gone: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Mask of the entries of theta that nothing depends on: of functions whose variance is ``gone``, a mask too.
 
@@ -151,10 +160,10 @@ def _without(kernel: sk.Kernel, at: list[int], j: int) -> sk.Kernel | None:
         parts = [part for part in (_without(k, at, j) for k in (kernel.k1, kernel.k2)) if part is not None]
         return sk.Sum(*parts) if len(parts) == 2 else next(iter(parts), None)
     if isinstance(kernel, sk.Product):
-        factors = [_without(k, at, j) for k in _factors(kernel)]
-        left_over = [factor for factor in factors if factor is not None]
+        found = [_without(k, at, j) for k in factors(kernel)]
+        left_over = [factor for factor in found if factor is not None]
         seeing = any(looks(leaf) for factor in left_over for leaf, _ in leaves(factor, range(1 + max([j, *at]))))
-        if len(left_over) < len(factors) and not seeing:
+        if len(left_over) < len(found) and not seeing:
             return None  # a variance times nothing
         return reduce(sk.Product, left_over)
     if isinstance(kernel, sk.Exponentiation):
@@ -169,10 +178,6 @@ def _without(kernel: sk.Kernel, at: list[int], j: int) -> sk.Kernel | None:
     if not left or isinstance(kernel, Sphere | Cyclic | sk.ExpSineSquared):
         return None
     return On(_narrowed(kernel, keep), left, tuple(left))
-
-
-def _factors(kernel: sk.Kernel) -> list[sk.Kernel]:
-    return [*_factors(kernel.k1), *_factors(kernel.k2)] if isinstance(kernel, sk.Product) else [kernel]
 
 
 def _places(kernel: On | Category) -> list[int]:

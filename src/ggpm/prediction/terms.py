@@ -26,6 +26,7 @@ from ggpm.fields.dense.matrices import kernel_of
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.kernels import Category, On, Scaled, evaluate, summands, used_columns
+from ggpm.kernels.columns import listed
 from ggpm.kernels.linalg import solve_lower
 from ggpm.prediction.averages import by_rows
 from ggpm.prediction.paths import prior_draws, root_of
@@ -250,8 +251,7 @@ def _factors(kernel: sk.Kernel, on: Any) -> list[str]:
     columns = kernel.columns if isinstance(kernel, Category) else on
     if columns is None:
         return [type(kernel).__name__]
-    listed = [columns] if isinstance(columns, str | int) else columns
-    return [f"{type(kernel).__name__}({', '.join(map(str, listed))})"]
+    return [f"{type(kernel).__name__}({', '.join(map(str, listed(columns)))})"]
 
 
 # ---- joint draws -----------------------------------------------------------------------------------------------------

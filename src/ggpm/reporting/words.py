@@ -11,9 +11,9 @@ from sklearn.gaussian_process import kernels as sk
 from ggpm.families.base import Family
 from ggpm.families.ordinal import Ordinal
 from ggpm.kernels.additive import Additive
-from ggpm.kernels.columns import Category, Cyclic, On, Sphere
+from ggpm.kernels.columns import Category, Cyclic, On, Sphere, listed
 from ggpm.kernels.scaled import Scaled
-from ggpm.kernels.structure import summands
+from ggpm.kernels.structure import factors, summands
 
 SMOOTHNESS = {0.5: "rough", 1.5: "once differentiable", 2.5: "twice differentiable"}
 
@@ -61,7 +61,7 @@ standard deviation 0.316'
 
 def _term(kernel: sk.Kernel) -> str:
     scale, parts = 1.0, []
-    for factor in _factors(kernel):
+    for factor in factors(kernel):
         if isinstance(factor, sk.ConstantKernel):
             scale *= factor.constant_value
         else:
@@ -74,21 +74,15 @@ def _term(kernel: sk.Kernel) -> str:
     return " times ".join(_function(part, "all columns") for part in parts) + sd
 
 
-def _factors(kernel: sk.Kernel) -> list[sk.Kernel]:
-    return [*_factors(kernel.k1), *_factors(kernel.k2)] if isinstance(kernel, sk.Product) else [kernel]
-
-
 def _function(kernel: sk.Kernel, of: str) -> str:
     """One factor of a product, a function of some columns."""
     if isinstance(kernel, On):
-        columns = kernel.columns if isinstance(kernel.columns, list | tuple) else [kernel.columns]
-        return _function(kernel.kernel, ", ".join(map(str, columns)))
+        return _function(kernel.kernel, ", ".join(map(str, listed(kernel.columns))))
     if isinstance(kernel, Scaled):
         return _function(kernel.kernel, of) + (" by their ranks" if any(kernel.knots) else " in units of their spread")
     if isinstance(kernel, Category):
-        columns = kernel.columns if isinstance(kernel.columns, list | tuple) else [kernel.columns]
         alike = "" if kernel.length_scale is None else " (the more labels two have in common, the more alike)"
-        return f"a level for each {', '.join(map(str, columns))}{alike}"
+        return f"a level for each {', '.join(map(str, listed(kernel.columns)))}{alike}"
     if isinstance(kernel, Cyclic):
         return f"a cycle of {of} with period {kernel.period:.4g} and length scale {kernel.length_scale:.3g}"
     if isinstance(kernel, Sphere):
