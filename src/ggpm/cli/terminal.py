@@ -167,4 +167,5 @@ class Fault(click.ClickException):
 
 
 def plain(text: str) -> str:
+    """The same text with nothing in it that rich takes for markup."""
     return text.replace("[", r"\[")

@@ -1,4 +1,4 @@
-"""Zeros that have a reason of their own, and the rest of a family without zeros."""
+"""Hurdle: zeros that have a reason of their own, and the rest of a family without zeros."""
 
 from __future__ import annotations
 

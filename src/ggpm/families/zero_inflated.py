@@ -1,4 +1,4 @@
-"""Counts with more zeros than their family has: some of another kind."""
+"""Zero-inflated: counts with more zeros than their family has: some of another kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Scikit-learn's kernels with pullbacks: from the cotangent of a kernel matrix to the gradient of an objective."""
+"""Kernels: scikit-learn's and further ones on columns, their defaults, their text, and their pullbacks.
+
+A pullback goes from the cotangent of a kernel matrix to the gradient of an objective.
+"""
 
 from ggpm.kernels.additive import Additive
 from ggpm.kernels.candidates import standardised

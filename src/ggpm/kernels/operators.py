@@ -14,6 +14,8 @@ Array = NDArray[np.float64]
 
 
 class Operator(Node):
+    """A kernel made of two."""
+
     children = ("k1", "k2")
 
     def __init__(self, kernel: Any, points: Distances) -> None:
@@ -27,6 +29,8 @@ class Operator(Node):
 
 
 class SumNode(Operator):
+    """``k1 + k2``."""
+
     def value(self, rows: slice, out: Array | None = None) -> Block:
         first = self.k1.value(rows, out)
         if isinstance(first, np.ndarray):
@@ -52,6 +56,8 @@ class SumNode(Operator):
 
 
 class ProductNode(Operator):
+    """``k1 * k2``."""
+
     def value(self, rows: slice, out: Array | None = None) -> Block:
         first = self.k1.value(rows, out)
         if isinstance(first, np.ndarray):
@@ -81,6 +87,8 @@ class ProductNode(Operator):
 
 
 class ExponentiationNode(Node):
+    """``k ** exponent``."""
+
     children = ("kernel",)
 
     def __init__(self, kernel: Any, points: Distances) -> None:
@@ -124,6 +132,7 @@ def _pull_scaled(node: Node, rows: slice, G: Array, factor: Block, value: Block,
 
 
 def _joined(first: Pulled, second: Pulled) -> Pulled:
+    """Pullbacks of two kernels: hyperparameters after each other, points added."""
     grad = np.concatenate([first[0], second[0]])
     if first[1] is None or second[1] is None:
         return grad, second[1] if first[1] is None else first[1]

@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 
 
 class ConstantNode(Node):
+    """``k = constant_value``."""
+
     hyperparameters = ("constant_value",)
 
     def value(self, rows: slice, out: Array | None = None) -> Block:
@@ -34,6 +36,8 @@ class ConstantNode(Node):
 
 
 class WhiteNode(Node):
+    """``k = noise_level`` of a row with itself, else zero."""
+
     hyperparameters = ("noise_level",)
 
     def value(self, rows: slice, out: Array | None = None) -> Block:
@@ -63,6 +67,8 @@ class WhiteNode(Node):
 
 
 class DotProductNode(Node):
+    """``k = sigma_0² + x·z``."""
+
     hyperparameters = ("sigma_0",)
 
     def value(self, rows: slice, out: Array | None = None) -> Block:

@@ -108,6 +108,8 @@ class Stationary(Node):
 
 
 class RBFNode(Stationary):
+    """``k = exp(-r²/2)``."""
+
     hyperparameters = ("length_scale",)
 
     def profile(self, squared: Array, factor: float, out: Array) -> None:

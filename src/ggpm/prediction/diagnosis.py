@@ -1,4 +1,4 @@
-"""Is the Gaussian posterior good enough? Importance weights from it to the posterior that it stands for.
+"""Diagnosis of the Gaussian posterior: importance weights from it to the posterior that it stands for.
 
 A Gaussian q with sites is ``prior(f) prod_i t_i(f_i)`` up to a constant, so that the weight of a draw f = m + d is
 
