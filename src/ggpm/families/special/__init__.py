@@ -1,4 +1,4 @@
-"""Special functions that keep their digits over the whole range that a latent vector can reach, and averages over it."""
+"""Special functions that keep their digits wherever a latent vector can reach, and averages over such vectors."""
 
 from ggpm.families.special.bessel import BesselRatio
 from ggpm.families.special.gamma import digamma_increment, information_gap, tetragamma, trigamma, trigamma_excess
