@@ -20,6 +20,8 @@ FAMILIES = {
     "beta": (families.Beta(phi=6.0), [0.2, 0.5]),
     "poisson": (families.Poisson(), [1.0, 2.0]),
     "negative_binomial": (families.NegativeBinomial(phi=0.4), [1.0, 2.0]),
+    "binomial": (families.Binomial(), [[1.0, 2.0]]),
+    "beta_binomial": (families.BetaBinomial(phi=5.0), [[1.0, 2.0]]),
     "hurdle": (families.Hurdle(families.Gamma(phi=0.3)), [0.0, 2.0]),
     "mean and scale": (families.GaussianMeanScale(), [0.0, 1.0]),
     "angles": (families.VonMises(), [0.0, 1.0]),
@@ -31,9 +33,10 @@ def corrected(name, m=2, mixed=False):
     family = family.resolve(np.array(y))
     D = family.latent_dim
     mean, cov = np.full((m, D), 0.5), np.broadcast_to(0.2 * np.eye(D), (m, D, D))
-    base = Predictive(family, mean, cov)
+    trials = np.resize([7.0, 40.0], m) if family.countable else None
+    base = Predictive(family, mean, cov, trials)
     if mixed:
-        base = Mixture([base, Predictive(family, mean + 0.6, 0.5 * cov)], np.array([0.6, 0.4]))
+        base = Mixture([base, Predictive(family, mean + 0.6, 0.5 * cov, trials)], np.array([0.6, 0.4]))
     law = ROUND if name == "angles" else LINEAR
     return Recalibrated(base, [law, Recalibration((), law.circular)], np.arange(m) % 2)
 
@@ -130,6 +133,7 @@ def test_draws_density_and_distribution_function_agree(name, mixed):
         resultant = np.exp(1j * draws).mean(axis=0)
         np.testing.assert_allclose(p.var(), 1 - np.abs(resultant), atol=0.04)
     else:
+        draws = draws[..., 0] if p.family.countable else draws
         sd = draws.std(axis=0)
         np.testing.assert_allclose(p.mean(), draws.mean(axis=0), atol=4 * sd.max() / np.sqrt(2000) + 0.01 * sd.max())
         np.testing.assert_allclose(np.sqrt(p.var()), sd, rtol=0.1)
@@ -163,6 +167,60 @@ def test_moments_of_many_rows_come_from_a_surface():
     some = p.rows(slice(0, 20))
     np.testing.assert_allclose(p.mean()[:20], some.mean(), rtol=1e-5)
     np.testing.assert_allclose(p.var()[:20], some.var(), rtol=1e-4)
+
+
+def all_counts(p):
+    """Probabilities of every count of a single row."""
+    N = p.trials[0]
+    k = np.arange(N + 1)
+    return k, np.exp(p.rows(np.zeros(len(k), dtype=int)).log_prob(np.stack([k, N - k], axis=1)))
+
+
+@pytest.mark.parametrize("name", ["binomial", "beta_binomial"])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_counts_out_of_trials_have_probabilities_with_their_moments_and_quantiles(name, mixed):
+    p = corrected(name, m=4, mixed=mixed)
+    for i in (0, 2):
+        row = p.rows([i])
+        k, probability = all_counts(row)
+        assert probability.sum() == pytest.approx(1.0, abs=1e-6)  # distribution functions have seven digits
+        mean = k @ probability
+        # of an average the correction is that of one distribution with the latent's moments
+        near = {"rel": 2e-2} if mixed else {"rel": 1e-5}
+        assert row.mean()[0] == pytest.approx(mean, **near)
+        assert row.var()[0] == pytest.approx((k - mean) ** 2 @ probability, **near)
+        upto = np.cumsum(probability)
+        np.testing.assert_allclose(row.cdf([[3.0, k[-1] - 3.0]]), upto[3], atol=1e-6)
+        ends = [np.searchsorted(upto, q) for q in (0.05, 0.95)]
+        np.testing.assert_array_equal(row.interval(0.9)[0, 0], ends)
+        np.testing.assert_array_equal(row.interval(0.9)[0, 1], k[-1] - np.array(ends[::-1]))
+
+
+@pytest.mark.parametrize("name", ["binomial", "beta_binomial"])
+def test_moments_of_many_counts_come_from_surfaces(name):
+    rng = np.random.default_rng(0)
+    family, m = FAMILIES[name][0], 1500
+    trials = np.concatenate([np.full(500, 4.0), rng.integers(50, 400, m - 500)])
+    mean, var = rng.normal(size=(m, 1)), rng.uniform(0.01, 0.3, (m, 1, 1))
+    p = Recalibrated(Predictive(family, mean, var, trials), [LINEAR], np.zeros(m, dtype=int))
+    some = p.rows([0, 1, 2, 500, 501, 502])
+    np.testing.assert_allclose(p.mean()[[0, 1, 2, 500, 501, 502]], some.mean(), rtol=1e-3)
+    np.testing.assert_allclose(p.var()[[0, 1, 2, 500, 501, 502]], some.var(), rtol=1e-2)
+
+
+def test_shares_and_fewer_trials_than_were_seen_are_as_before():
+    base = Predictive(families.Binomial(), np.full((2, 1), 0.5), np.full((2, 1, 1), 0.2))
+    law = Recalibration((0.3, -0.4), fewest=5.0)
+    p = Recalibrated(base, [law], np.zeros(2, dtype=int))
+    np.testing.assert_array_equal(p.mean(), base.mean())
+    np.testing.assert_array_equal(p.var(), base.var())
+    np.testing.assert_array_equal(p.sample(3, 0), base.sample(3, 0))
+    y = np.array([[2.0, 2.0], [3.0, 2.0]])
+    ratio = p.log_ratio(y)
+    assert ratio[0] == 0.0 and ratio[1] != 0.0
+    some = Predictive(base.family, base.latent_mean, base.latent_cov, y.sum(axis=1))
+    shift = Recalibrated(some, [law], np.zeros(2, dtype=int)).mean() - some.mean()
+    assert shift[0] == 0.0 and shift[1] > 0.1
 
 
 def test_moments_beyond_the_floats_stay_there_and_say_nothing():
@@ -232,10 +290,57 @@ def test_files_rows_draws_and_updates_keep_it(tailed, tmp_path):
     assert none.mean().shape == none.sample().shape == none.quantile(0.5).shape == (0,)
 
 
+@pytest.fixture(scope="module")
+def even():
+    """Wins of teams that win about as many games as their strength says, and a model of them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(260, 1))
+    k = np.clip(np.round(20 / (1 + np.exp(-X[:, 0])) + rng.normal(size=260)), 0, 20)
+    y = np.stack([k, 20 - k], axis=1)
+    return X, y, GGPRegressor("binomial").fit(X[:160], y[:160])
+
+
+def test_counts_that_vary_less_than_chance_are_forecast_better(even):
+    X, y, model = even
+    p = model.predict_dist(X[160:], trials=20)
+    assert isinstance(p, Recalibrated) and model.fit_.recalibration.fewest == 20.0
+    gain = p.log_prob(y[160:]) - p.base.log_prob(y[160:])
+    assert gain.mean() > 3 * gain.std() / 10
+    np.testing.assert_array_equal(gain > 0, p.log_ratio(y[160:]) > 0)
+    assert np.mean(p.var()) < 0.6 * np.mean(p.base.var())
+    assert model.loo().mean > GGPRegressor("binomial", recalibration="none").fit(X[:160], y[:160]).loo().mean
+
+
+def test_models_of_counts_out_of_trials_answer_what_they_did(even, tmp_path):
+    X, y, model = even
+    ggpm.save(model, tmp_path / "model.ggpm")
+    again = ggpm.load(tmp_path / "model.ggpm")
+    assert again.fit_.recalibration == model.fit_.recalibration
+    table = again.summary(X[:3], trials=20)
+    assert list(table.columns) == ["mean", "sd", "lower", "upper"]
+    p = model.predict_dist(X[:3], trials=20)
+    np.testing.assert_array_equal(table["sd"], p.std())
+    plain = model.predict(X[:3])  # a share
+    np.testing.assert_allclose(p.mean() / 20, plain, atol=0.02)
+    draws = model.sample_y(X[:3], 300, trials=20, random_state=0)
+    assert draws.shape == (3, 2, 300) and np.all(draws.sum(axis=1) == 20)
+    np.testing.assert_allclose(draws[:, 0].std(axis=-1), p.std(), rtol=0.25)
+    assert np.all(model.sample_y(X[:3], 4).sum(axis=1) == 1)
+    assert model.update(X[200:202], y[200:202]).fit_.recalibration is not None
+    assert abs(ggpm.calibration(again, X[160:], y[160:]).pit.mean() - 0.5) < 0.1
+    assert len(p.rows(slice(0, 0)).mean()) == 0
+
+
 def test_a_file_with_another_law_is_refused(tailed, tmp_path):
     from ggpm.persistence.fits import law_of
 
-    for packed in ({"coefficients": [1e9], "circular": False}, {"coefficients": "x", "circular": True}, [1.0]):
+    for packed in (
+        {"coefficients": [1e9], "circular": False, "fewest": 0.0},
+        {"coefficients": "x", "circular": True, "fewest": 0.0},
+        {"coefficients": [0.1], "circular": False, "fewest": -1.0},
+        {"coefficients": [0.1], "circular": False},
+        [1.0],
+    ):
         with pytest.raises(ggpm.LoadError):
             law_of({"recalibration": packed})
 

@@ -356,7 +356,7 @@ def _estimator(family: str, options: dict[str, Any]) -> Any:
         if options[name] and family not in owners:
             raise click.UsageError(f"--{name} belongs to --family {owners[0]}, not to {family}.")
     if options["recalibration"] is not None and (family == "ordinal" or family in CLASSIFIERS):
-        raise click.UsageError("--recalibration is of numbers and angles, not of classes and grades.")
+        raise click.UsageError("--recalibration is of numbers, counts and angles, not of classes and grades.")
     if family == "ordinal":
         order = None if options["order"] is None else split_columns(options["order"])
         return GGPOrdinalClassifier(order=order, **settings)

@@ -34,7 +34,7 @@ MOST_LATENTS = 5000  # rows times latents up to which blocks are left out: their
 
 
 def can_be(fit: Fit) -> bool:
-    """Whether there are laws to be learned: of enough rows, all at hand, of single numbers or angles."""
+    """Whether there are laws to be learned: enough rows, all at hand, of numbers, counts out of trials, or angles."""
     field = fit.evidence.field
     if not isinstance(field, DenseField) or field.n_rows < FEWEST_ROWS:
         return False
@@ -84,4 +84,5 @@ def _law(
     family, y = unweighted(p.family, p.y)  # the same rows in all of them
     before, upto = (np.ravel(side) for side in averaged(parts, np.stack(weights)).steps(family.decode(y)))
     told &= np.isfinite(before) & np.isfinite(upto)
-    return recalibration(before[told], upto[told], weight[told], family.kind == "angles")
+    law = recalibration(before[told], upto[told], weight[told], family.kind == "angles")
+    return replace(law, fewest=float(y[told].sum(axis=1).min())) if law is not None and family.countable else law

@@ -78,8 +78,8 @@ class GGPRegressor(RegressorMixin, GGP):
         up to 500 rows of a continuous number as well, and with a kernel that is given does nothing.
     recalibration : "auto", "none" or "loo"
         Whether predictions are corrected by the law that probability integral transforms of rows that are left out
-        have, where it is not uniform: of numbers and angles, from 40 rows on, not with inducing points or neighbours.
-        "auto" does so with ``kernel=None``, "loo" with any kernel.
+        have, where it is not uniform: of numbers, counts and angles, from 40 rows on, not with inducing points or
+        neighbours. "auto" does so with ``kernel=None``, "loo" with any kernel.
     budget : float or None
         Seconds after which no further kernel is tried.
     n_jobs : int or None

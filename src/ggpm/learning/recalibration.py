@@ -74,6 +74,8 @@ class Recalibration:
     coefficients: tuple[float, ...]
     circular: bool = False
     """Whether it is of angles, whose two sides are alike and meet opposite the mean."""
+    fewest: float = 0.0
+    """Trials from which on it holds, of counts out of trials: as many as the rows had that it was learned from."""
 
     @cached_property
     def _c(self) -> Array:

@@ -114,7 +114,7 @@ def restored(
 
 def packed_law(law: Recalibration) -> dict[str, Any]:
     """Law of transforms as a document."""
-    return {"coefficients": list(law.coefficients), "circular": law.circular}
+    return {"coefficients": list(law.coefficients), "circular": law.circular, "fewest": law.fewest}
 
 
 def law_of(document: Mapping[str, Any]) -> Recalibration | None:
@@ -122,13 +122,14 @@ def law_of(document: Mapping[str, Any]) -> Recalibration | None:
     packed: Any = document.get("recalibration")
     if packed is None:
         return None
-    require(isinstance(packed, dict) and set(packed) == {"coefficients", "circular"}, "recalibration must be a law")
-    c, circular = packed["coefficients"], packed["circular"]
+    entries = {"coefficients", "circular", "fewest"}
+    require(isinstance(packed, dict) and set(packed) == entries, "recalibration must be a law")
+    c, circular, fewest = packed["coefficients"], packed["circular"], packed["fewest"]
     most = COSINES if circular is True else POLYNOMIALS
     right = type(circular) is bool and isinstance(c, list) and len(c) <= most
     right = right and all(type(x) is float and abs(x) < LARGEST_COEFFICIENT for x in c)
-    require(right, "recalibration has other coefficients")
-    return Recalibration(tuple(c), circular)
+    require(right and type(fewest) is float and fewest >= 0.0, "recalibration has other coefficients")
+    return Recalibration(tuple(c), circular, fewest)
 
 
 def search_table(document: dict[str, Any]) -> SearchTable | None:

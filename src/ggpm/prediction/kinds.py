@@ -323,7 +323,7 @@ class Shares(Ordered):
             )
         tails, trials = ((1 - level) / 2, (1 + level) / 2), self._trials(p)
         if p.family.has("cdf"):  # of successes; failures are the other trials
-            successes = np.stack([self.quantile(p, t) for t in tails], axis=-1)
+            successes = np.stack([p.quantile(t) for t in tails], axis=-1)
             return np.stack([successes, trials[:, None] - successes[:, ::-1]], axis=1)
         if type(p.family) not in (Multinomial, DirichletMultinomial) or len(p.components) > 1:
             return self._interval_of_draws(p, tails)

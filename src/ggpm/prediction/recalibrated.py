@@ -1,4 +1,4 @@
-"""`Recalibrated`: predictive distributions of numbers and angles, corrected by what became of their transforms."""
+"""`Recalibrated`: predictions of numbers, counts and angles, corrected by what became of their transforms."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ Array = NDArray[np.float64]
 REACH, SPACING = 4.4, 0.4
 FEW_COUNTS = 256  # up to which corrections of moments are sums over all of them
 MANY_ROWS = 200  # from which rows share a surface for them
+MANY_TRIALS = 32  # of counts that share it: out of fewer they are too coarse to lie between each other
+COUNTS = 32  # out of trials, at which a distribution function is found: 0.3 standard deviations apart, or all
 SCORES, LIMITS = 28, (1e-12, 1.0 - 1e-12)  # normal scores of a table, and levels between which they are told apart
+NONE = Recalibration(())
 REGION_LEVELS = 128  # of numbers whose densities are ranked: 0.4 % of a region's probability
 
 
@@ -39,17 +42,29 @@ def _additions(p: Predictive, law: Recalibration) -> tuple[Array, Array]:
 
     Over normal scores of F; of small counts they are sums, by parts, of F - G(F). Many rows share a surface.
     """
-    if len(p) > MANY_ROWS and p.family.latent_dim == 1 and p._normal() is None:
-        line = Line(p.family, p.latent_mean[:, 0], np.sqrt(np.maximum(p.latent_cov[:, 0, 0], 0.0)))
+    few_trials = np.zeros(len(p), dtype=bool) if p.trials is None else p.trials < MANY_TRIALS
+    if few_trials.any() and not few_trials.all():
+        sides = (np.flatnonzero(side) for side in (few_trials, ~few_trials))
+        found = gather(len(p), ((rows, np.stack(_additions(p.rows(rows), law), axis=1)) for rows in sides))
+        return found[:, 0], found[:, 1]
+    if len(p) > MANY_ROWS and not few_trials.any() and p.family.latent_dim == 1 and p._normal() is None:
+        line = Line(p.family, p.latent_mean[:, 0], np.sqrt(np.maximum(p.latent_cov[:, 0, 0], 0.0)), p.trials)
         surface = line.surface()
         if surface is not None:
             at, interpolated = surface
-            few = _additions(Predictive(p.family, at.mean[:, None], at.sd[:, None, None] ** 2), law)
+            few = _additions(Predictive(p.family, at.mean[:, None], at.sd[:, None, None] ** 2, at.trials), law)
             return interpolated(few[0]), interpolated(few[1])
     m = len(p)
     mean, sd = p.mean().reshape(m), np.sqrt(p.var()).reshape(m)
     first, second, counted = np.zeros(m), np.zeros(m), np.zeros(m, dtype=bool)
-    if p.family.support.integer:
+    if p.family.countable:
+        counted[:] = True
+        for some in batches(m, COUNTS):
+            k, upto = _known(p.rows(some))
+            between = np.concatenate([k[:1] - 1.0, k, k[-1:] + 1.0])  # counts that each of them stands for
+            less = 0.5 * (between[2:] - between[:-2]) * (upto - law.cdf(upto))
+            first[some], second[some] = less.sum(axis=0), (less * (2.0 * (k - mean[some]) + 1.0)).sum(axis=0)
+    elif p.family.support.integer:
         most = p.quantile(ndtr(REACH))
         counted = most <= FEW_COUNTS
         for rows in (np.flatnonzero(counted & (most >= low) & (most < 4 * low + 4)) for low in (0, 4, 20, 84, 340)):
@@ -72,6 +87,19 @@ def _additions(p: Predictive, law: Recalibration) -> tuple[Array, Array]:
     return first / sd, second / sd**2
 
 
+def _counts(p: Predictive, k: Array) -> Array:
+    """Counts (..., m) as the user has them: out of trials with the failures beside, (..., m, 2)."""
+    return np.stack([k, p.trials - k], axis=-1) if p.family.countable else k
+
+
+def _known(p: Predictive) -> tuple[Array, Array]:
+    """Counts out of trials from one end of a distribution to the other, and P(Y <= k) there, (`COUNTS`, m) each."""
+    low, high = (p.quantile(float(ndtr(z))) for z in (-REACH, REACH))
+    k = np.round(low + (high - low) * np.linspace(0.0, 1.0, COUNTS)[:, None])
+    each = p.rows(np.tile(np.arange(len(p)), COUNTS))
+    return k, each.steps(_counts(each, k.ravel()))[1].reshape(k.shape)
+
+
 def _interpolated(x: Array, y: Array, at: Array) -> Array:
     """Cubic Hermite interpolation that keeps the order (Fritsch and Carlson 1980), straight beyond the ends."""
     if len(x) < 2:
@@ -85,23 +113,27 @@ def _interpolated(x: Array, y: Array, at: Array) -> Array:
 
 
 def recalibrable(family: Family, encoded: Array) -> bool:
-    """Whether outputs are single numbers with a distribution function, or angles, as they were seen.
+    """Whether outputs are single numbers with a distribution function, counts out of trials, or angles, as seen.
 
-    >>> from ggpm.families import Gamma, Bernoulli
+    >>> from ggpm.families import Gamma, Bernoulli, Binomial
     >>> recalibrable(Gamma(), np.ones(3)), recalibrable(Bernoulli(), np.ones(3))
     (True, False)
+    >>> recalibrable(Binomial(), np.ones((3, 2)))
+    True
     """
     if family.kind == "angles":
         return True
-    number = not family.finite and not family.countable and not isinstance(family, Censored)
-    return number and family.has("cdf") and not family.has("part_log_prob") and encoded.size == len(encoded)
+    if family.finite or isinstance(family, Censored) or family.has("part_log_prob") or not family.has("cdf"):
+        return False
+    return family.countable or encoded.size == len(encoded)
 
 
 class Recalibrated(Predictive):
     """Predictive distributions F, under which F(y) is not uniform but has a law that rows left out have shown.
 
     Densities are f(y) g(F(y)), distribution functions G(F(y)). What is asked of the latent (`mean_interval`,
-    `parameter`) is answered as before.
+    `parameter`) is answered as before, and so are counts out of an unknown number of trials, which are shares, or out
+    of fewer trials than the rows had: a law of many says nothing of one.
 
     Parameters
     ----------
@@ -141,15 +173,20 @@ class Recalibrated(Predictive):
     def __repr__(self) -> str:
         return f"Recalibrated({self.base!r})"
 
-    def _by_law(self) -> Iterator[tuple[Rows, Recalibration]]:
-        """Rows that have the same law, and that law."""
+    def _by_law(self, trials: Array | None = None) -> Iterator[tuple[Rows, Recalibration]]:
+        """Rows that have the same law, and that law: none for counts out of too few trials, or of unknown ones."""
         for k in np.unique(self.which):
-            yield np.flatnonzero(self.which == k), self.laws[k]
+            rows, law = np.flatnonzero(self.which == k), self.laws[k]
+            told = np.full(len(rows), not self.family.countable) if trials is None else trials[rows] >= law.fewest
+            yield from ((rows[its], one) for its, one in ((told, law), (~told, NONE)) if its.any())
 
-    def _each(self, answer: Callable[[Recalibration, Rows], Array]) -> Array:
+    def _each(self, answer: Callable[[Recalibration, Rows], Array], trials: Array | None = None) -> Array:
         """Answers (m, ...) of the rows' laws."""
-        found = [(rows, np.asarray(answer(law, rows))) for rows, law in self._by_law()]
+        found = [(rows, np.asarray(answer(law, rows))) for rows, law in self._by_law(trials)]
         return gather(len(self), found) if found else np.empty(0)
+
+    def _trials_of(self, encoded: Array) -> Array | None:
+        return encoded.sum(axis=1) if self.family.countable else None
 
     # ---- density and distribution function ---------------------------------------------------------------------
     def log_prob(self, y: Any) -> Array:
@@ -158,14 +195,20 @@ class Recalibrated(Predictive):
 
     def log_ratio(self, y: Any) -> Array:
         """What recalibration adds to the log density of each y, (m,)."""
-        before, upto = self.base._steps(self._encode(y))
-        return self._each(lambda law, rows: law.log_ratio(before[rows].ravel(), upto[rows].ravel()))
+        encoded = self._encode(y)
+        before, upto = self.base._steps(encoded)
+        trials = self._trials_of(encoded)
+        return self._each(lambda law, rows: law.log_ratio(before[rows].ravel(), upto[rows].ravel()), trials)
 
     def _steps(self, encoded: Array) -> tuple[Array, Array]:
         if self.family.kind == "angles":
             return super()._steps(encoded)
         before, upto = self.base._steps(encoded)
-        return self._each(lambda law, rows: law.cdf(before[rows])), self._each(lambda law, rows: law.cdf(upto[rows]))
+        return self._corrected(before, self._trials_of(encoded)), self._corrected(upto, self._trials_of(encoded))
+
+    def _corrected(self, F: Array, trials: Array | None) -> Array:
+        """G(F), (m, ...)."""
+        return self._each(lambda law, rows: law.cdf(F[rows]), trials)
 
     def cdf(self, y: Any) -> Array:
         """P(Y <= y); of angles the probability of the arc from the start of their range forwards to y."""
@@ -174,7 +217,9 @@ class Recalibrated(Predictive):
     def quantile(self, q: float) -> Array:
         """The q-quantile of y; angles have none, but arcs: `interval`."""
         check_level(q, "q")
-        return self._each(lambda law, rows: self.base.rows(rows).quantile(float(law.quantile(np.array(q)))))
+        return self._each(
+            lambda law, rows: self.base.rows(rows).quantile(float(law.quantile(np.array(q)))), self.trials
+        )
 
     def _make_circular_tables(self) -> Iterator[tuple[Rows, CircularTable]]:
         for rows, law in self._by_law():
@@ -204,8 +249,9 @@ class Recalibrated(Predictive):
         """
         mean, var = self.base.mean(), self.base.var()
         shift, spread = np.zeros(len(self)), np.zeros(len(self))
-        for rows, law in self._by_law():
-            shift[rows], spread[rows] = _additions(self._single(rows), law)
+        for rows, law in self._by_law(self.trials):
+            if law is not NONE:
+                shift[rows], spread[rows] = _additions(self._single(rows), law)
         known = np.isfinite(mean) & np.isfinite(var).reshape(mean.shape)  # a moment beyond the floats stays there
         sd = np.where(known.reshape(len(self)), np.sqrt(var).reshape(len(self)), 0.0)
         first, second = (shift * sd).reshape(mean.shape), (spread * sd * sd).reshape(var.shape)
@@ -215,7 +261,9 @@ class Recalibrated(Predictive):
     def _single(self, rows: Rows) -> Predictive:
         """One distribution with the latent's mean and covariance."""
         base = self.base.rows(rows)
-        return Predictive(base.family, base.latent_mean, base.latent_cov) if len(base.components) > 1 else base
+        if len(base.components) == 1:
+            return base
+        return Predictive(base.family, base.latent_mean, base.latent_cov, base.trials)
 
     # ---- regions and draws -----------------------------------------------------------------------------------
     def highest_density(self, level: float = 0.9, n_draws: int = 1000) -> HighestDensityRegion:
@@ -235,6 +283,8 @@ class Recalibrated(Predictive):
         """Independent draws of y, (size, m), or (m,) without size."""
         if size is not None:
             check_whole(size, "size", 0)
+        if self.family.countable and self.trials is None:
+            return self.base.sample(size, random_state)
         rng, count = np.random.default_rng(random_state), 1 if size is None else int(size)
         uniform, out = rng.uniform(size=(count, len(self))), np.empty((count, len(self)))
         if self.family.kind == "angles":
@@ -242,6 +292,8 @@ class Recalibrated(Predictive):
             for rows, table in circular_tables(self):
                 angle = circle.from_radians(table.drawn(uniform[:, rows]))
                 out[:, rows] = circle.wrap(self.family.decode(angle))
+        elif self.family.countable:
+            out = _counts(self, self._successes_at(uniform))
         elif self.family.support.integer:
             most = self.base.quantile(ndtr(REACH))
             few, many = most <= FEW_COUNTS, np.flatnonzero(most > FEW_COUNTS)
@@ -274,6 +326,17 @@ class Recalibrated(Predictive):
                 flat[todo] = self.base.rows(todo % len(self)).sample(None, rng)
         return out
 
+    def _successes_at(self, q: Array) -> Array:
+        """Quantiles of counts out of trials at many levels, (S, m): between counts that are known, as in `_tabled`."""
+        k, upto = _known(self.base)
+        score, out = ndtri(np.clip(upto, *LIMITS)), np.empty(q.shape)
+        for rows, law in self._by_law(self.trials):
+            level = ndtri(law.quantile(q[:, rows]))
+            for i, row in enumerate(rows):
+                own, kept = np.unique(score[:, row], return_index=True)
+                out[:, row] = _interpolated(own, k[kept, row], level[:, i])
+        return np.clip(np.ceil(out), k[0], k[-1])
+
     def _tabled(self, q: Array) -> Array:
         """Quantiles of continuous numbers at many levels, (S, m), to 1e-4 of their spread.
 
@@ -299,10 +362,15 @@ class Recalibrated(Predictive):
 
         Known as ensemble copula coupling (Schefzik, Thorarinsdottir and Gneiting 2013). Equal ones are in random order.
         """
-        own, ties = self.sample(len(draws), rng), rng.uniform(size=draws.shape)
+        if self.family.countable and self.trials is None:
+            return draws
+        own = self.sample(len(draws), rng)
+        if self.family.countable:
+            draws, own = draws[..., 0], own[..., 0]
+        ties = rng.uniform(size=draws.shape)
         place = np.argsort(np.lexsort((ties, self._place(draws)), axis=0), axis=0)
         ordered = np.take_along_axis(own, np.argsort(self._place(own), axis=0, kind="stable"), axis=0)
-        return np.take_along_axis(ordered, place, axis=0)
+        return _counts(self, np.take_along_axis(ordered, place, axis=0))
 
     def _place(self, draws: Array) -> Array:
         """Numbers in whose order y are: those of angles start opposite the mean."""
