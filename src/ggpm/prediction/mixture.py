@@ -51,6 +51,9 @@ class Mixture(Predictive):
     def components(self) -> tuple[tuple[Array, Predictive], ...]:
         return tuple(zip(self.weights, self.parts, strict=True))
 
+    def single(self) -> Predictive:
+        return Predictive(self.family, self.latent_mean, self.latent_cov, self.trials, self.classes)
+
     def alike(self) -> list[tuple[Rows, Predictive]]:
         """Rows that have the same weights, set by set, and their distributions, without parts that have no weight."""
         return self._alike

@@ -123,6 +123,10 @@ class Predictive:
         """
         return [(np.arange(len(self)), self)]
 
+    def single(self) -> Predictive:
+        """One distribution with the latent's mean and covariance: this one, but for averages of several."""
+        return self
+
     def __len__(self) -> int:
         return len(self.latent_mean)
 

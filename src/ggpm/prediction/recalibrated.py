@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
 from scipy.special import ndtr, ndtri
 
 from ggpm.data.checks import check_level, check_whole
@@ -21,20 +20,18 @@ from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.predictive import Predictive
 from ggpm.prediction.regions import HighestDensityRegion, highest_density
 from ggpm.prediction.roots import coordinate
+from ggpm.prediction.scores import LEVELS, PLACES, REACH, Scores, log_threshold, score_of, scores_of
 
 __all__ = ["Recalibrated"]
 
 Array = NDArray[np.float64]
 
-# Normal scores of the levels behind corrections of moments, by the trapezoidal rule.
-REACH, SPACING = 4.4, 0.4
+SPACING = 0.4  # of normal scores of the levels behind corrections of moments, by the trapezoidal rule
 FEW_COUNTS = 256  # up to which corrections of moments are sums over all of them
 MANY_ROWS = 200  # from which rows share a surface for them
 MANY_TRIALS = 32  # of counts that share it: out of fewer they are too coarse to lie between each other
 COUNTS = 32  # out of trials, at which a distribution function is found: 0.3 standard deviations apart, or all
-SCORES, LIMITS = 28, (1e-12, 1.0 - 1e-12)  # normal scores of a table, and levels between which they are told apart
 NONE = Recalibration(())
-REGION_LEVELS = 128  # of numbers whose densities are ranked: 0.4 % of a region's probability
 
 
 def _additions(p: Predictive, law: Recalibration) -> tuple[Array, Array]:
@@ -98,18 +95,6 @@ def _known(p: Predictive) -> tuple[Array, Array]:
     k = np.round(low + (high - low) * np.linspace(0.0, 1.0, COUNTS)[:, None])
     each = p.rows(np.tile(np.arange(len(p)), COUNTS))
     return k, each.steps(_counts(each, k.ravel()))[1].reshape(k.shape)
-
-
-def _interpolated(x: Array, y: Array, at: Array) -> Array:
-    """Cubic Hermite interpolation that keeps the order (Fritsch and Carlson 1980), straight beyond the ends."""
-    if len(x) < 2:
-        return np.full_like(at, y[0])
-    inside = PchipInterpolator(x, y)
-    low, high = (at < x[0]), (at > x[-1])
-    out = inside(np.clip(at, x[0], x[-1]))
-    out[low] += inside.derivative()(x[0]) * (at[low] - x[0])
-    out[high] += inside.derivative()(x[-1]) * (at[high] - x[-1])
-    return out
 
 
 def recalibrable(family: Family, encoded: Array) -> bool:
@@ -251,19 +236,12 @@ class Recalibrated(Predictive):
         shift, spread = np.zeros(len(self)), np.zeros(len(self))
         for rows, law in self._by_law(self.trials):
             if law is not NONE:
-                shift[rows], spread[rows] = _additions(self._single(rows), law)
+                shift[rows], spread[rows] = _additions(self.base.rows(rows).single(), law)
         known = np.isfinite(mean) & np.isfinite(var).reshape(mean.shape)  # a moment beyond the floats stays there
         sd = np.where(known.reshape(len(self)), np.sqrt(var).reshape(len(self)), 0.0)
         first, second = (shift * sd).reshape(mean.shape), (spread * sd * sd).reshape(var.shape)
         with np.errstate(over="ignore"):
             return mean + first, np.maximum(var + second - first.reshape(var.shape) ** 2, 0.0)
-
-    def _single(self, rows: Rows) -> Predictive:
-        """One distribution with the latent's mean and covariance."""
-        base = self.base.rows(rows)
-        if len(base.components) == 1:
-            return base
-        return Predictive(base.family, base.latent_mean, base.latent_cov, base.trials)
 
     # ---- regions and draws -----------------------------------------------------------------------------------
     def highest_density(self, level: float = 0.9, n_draws: int = 1000) -> HighestDensityRegion:
@@ -271,13 +249,17 @@ class Recalibrated(Predictive):
         check_level(level, "level")
         if self.family.kind == "angles" or self.family.support.integer:
             return highest_density(self, level, n_draws)
-        found = []
-        for some in batches(len(self), REGION_LEVELS):
-            part, levels = self.rows(some), (np.arange(REGION_LEVELS) + 0.5) / REGION_LEVELS
-            y = [part.quantile(q) for q in levels] if self.family.support.atoms else part._tabled(levels[:, None])
-            density = np.stack([part.log_prob(row) for row in y])
-            found.append(np.quantile(density, 1.0 - level, axis=0))
-        return HighestDensityRegion(self, level, np.concatenate(found) if found else np.empty(0))
+        threshold = np.empty(len(self))
+        for rows, law in self._by_law():
+            threshold[rows] = self._threshold(rows, law, level)
+        return HighestDensityRegion(self, level, threshold)
+
+    def _threshold(self, rows: Rows, law: Recalibration, level: float) -> Array:
+        """Thresholds on log densities; of laws with jumps from quantiles at even levels."""
+        if not self.family.support.atoms:
+            return log_threshold(self.base.rows(rows), level, law)
+        part, levels = self.rows(rows), (np.arange(LEVELS) + 0.5) / LEVELS
+        return np.quantile(np.stack([part.log_prob(part.quantile(q)) for q in levels]), 1.0 - level, axis=0)
 
     def sample(self, size: int | None = None, random_state: Any = None) -> Array:
         """Independent draws of y, (size, m), or (m,) without size."""
@@ -304,7 +286,7 @@ class Recalibrated(Predictive):
         elif self.family.support.atoms:
             out = self._accepted(count, rng)
         else:
-            for some in batches(len(self), count + SCORES):
+            for some in batches(len(self), count + PLACES):
                 out[:, some] = self.rows(some)._tabled(uniform[:, some])
         return out[0] if size is None else out
 
@@ -327,35 +309,21 @@ class Recalibrated(Predictive):
         return out
 
     def _successes_at(self, q: Array) -> Array:
-        """Quantiles of counts out of trials at many levels, (S, m): between counts that are known, as in `_tabled`."""
+        """Quantiles of counts out of trials at many levels, (S, m): between counts that are known."""
         k, upto = _known(self.base)
-        score, out = ndtri(np.clip(upto, *LIMITS)), np.empty(q.shape)
+        table, out = Scores(coordinate(self.family.support), k, score_of(upto)), np.empty(q.shape)
         for rows, law in self._by_law(self.trials):
             level = ndtri(law.quantile(q[:, rows]))
             for i, row in enumerate(rows):
-                own, kept = np.unique(score[:, row], return_index=True)
-                out[:, row] = _interpolated(own, k[kept, row], level[:, i])
+                out[:, row] = table.between(row, k[:, row], level[:, i])
         return np.clip(np.ceil(out), k[0], k[-1])
 
     def _tabled(self, q: Array) -> Array:
-        """Quantiles of continuous numbers at many levels, (S, m), to 1e-4 of their spread.
-
-        Coordinates of y are nearly straight in normal scores of F(y): they are interpolated between some that are
-        quantiles of about the right levels.
-        """
-        m = len(self)
-        at, q = coordinate(self.family.support), np.broadcast_to(q, (len(q), m))
-        around, z = self._single(np.arange(m)), np.linspace(-REACH, REACH, SCORES)
-        y = np.stack([around.quantile(float(u)).reshape(m) for u in ndtr(z)])
-        upto = np.stack([self.base.cdf(row).reshape(m) for row in y]) if around is not self.base else None
-        place, out = at.clipped(y), np.empty(q.shape)
+        """Quantiles of continuous numbers at many levels, (S, m), to 1e-4 of their spread."""
+        table, out = scores_of(self.base), np.empty((len(q), len(self)))
         for rows, law in self._by_law():
-            score = ndtri(law.quantile(q[:, rows]))
-            for k, row in enumerate(rows):
-                own = z if upto is None else ndtri(np.clip(upto[:, row], *LIMITS))
-                own, kept = np.unique(np.maximum.accumulate(own), return_index=True)
-                out[:, row] = _interpolated(own, place[kept, row], score[:, k])
-        return at.back(out)
+            out[:, rows] = table.quantiles(rows, ndtri(law.quantile(q[:, rows])))
+        return out
 
     def in_the_order_of(self, draws: Array, rng: np.random.Generator) -> Array:
         """Draws (S, m) that have, row by row, the order of some of the base, joint over the rows: their dependence.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,8 +13,10 @@ from numpy.typing import NDArray
 from ggpm.data.checks import check_level, check_whole
 from ggpm.data.rows import batches
 from ggpm.families.base import Family, OwnDraws
+from ggpm.families.censored import Censored
 from ggpm.families.special.adaptive import PRODUCT_MOST
 from ggpm.families.support import Circle
+from ggpm.prediction import scores
 from ggpm.prediction.angles import circular_tables
 from ggpm.prediction.averages import log_average
 from ggpm.prediction.inflations import Inflations
@@ -42,6 +45,7 @@ BAND, MISPLACED = 0.05, 0.125
 # Latents' width, in units of the likelihood's, up to which draws of four latents or more are ranked by an expansion: at
 # most 0.8 % of the draws of ten parts are then on the wrong side and not in the band, 0.15 % on average.
 NARROW = 1.2
+ALIKE = 1.5  # ratio of variances up to which parts of an average are like each other
 TOGETHER = 16  # batches of draws that are made at once, over the number of latents: rows alone cost then less
 
 
@@ -114,10 +118,34 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
             none = np.empty((len(predictive), 0))
             threshold = log_threshold(predictive, densities, level, lambda q: few_nodes(predictive, q)[0], none)
         return HighestDensityRegion(predictive, level, threshold)
+    if len(predictive.components) > 1 and _single_number(family, predictive):
+        like = _like(predictive)
+        found = ((np.flatnonzero(like), scores.log_threshold), (np.flatnonzero(~like), partial(_by_draws, n=n_draws)))
+        threshold = gather(len(predictive), ((rows, how(predictive.rows(rows), level)) for rows, how in found))
+        return HighestDensityRegion(predictive, level, threshold)
+    return HighestDensityRegion(predictive, level, _by_draws(predictive, level, n_draws))
+
+
+def _by_draws(predictive: Predictive, level: float, n: int) -> Array:
+    """Thresholds from n draws of every row."""
     threshold = np.empty(len(predictive))
-    for rows, draws in _own_draws(predictive, n_draws):
+    for rows, draws in _own_draws(predictive, n):
         threshold[rows] = _quantile(draws, 1.0 - level)
-    return HighestDensityRegion(predictive, level, threshold)
+    return threshold
+
+
+def _single_number(family: Family, predictive: Predictive) -> bool:
+    """Whether y is a single continuous number with a distribution function."""
+    if not family.has("cdf") or family.has("part_log_prob") or family.support.atoms or isinstance(family, Censored):
+        return False
+    return predictive.latent_mean.shape[1] == 1 or predictive.mean().size == len(predictive)
+
+
+def _like(predictive: Predictive) -> NDArray[np.bool_]:
+    """Rows whose average is hardly wider than its parts are: a few places of y serve all of them."""
+    m = len(predictive)
+    within = np.sum([w * part.var().reshape(m) for w, part in predictive.components], axis=0)
+    return np.asarray(predictive.var().reshape(m) <= ALIKE * within)
 
 
 def _own_draws(predictive: Predictive, n_draws: int) -> Iterator[tuple[slice, OwnDraws]]:
