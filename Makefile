@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
+# tests start many interpreters, which would compile everything anew
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: docs test-docs demo test test-all lint format bench bench-previous bench-variational bench-special bench-neighbours bench-predictions bench-promises bench-columns forecasts test-dist test-oldest fuzz clean
 
