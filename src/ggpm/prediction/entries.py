@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,8 +32,10 @@ Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 Rows = NDArray[np.intp]
 
-STRIP = 0.8  # the law is an analytic function of k so far from the real line (measured: pi/4)
-DIGITS = 11.0  # natural logarithm of the accuracy of polynomials in k
+# Width of intervals of k, and polynomials on each: the law is an analytic function of k so far as pi/4 from the real
+# line (measured), so that they are right to exp(-SIZE arcsinh(pi/2/WIDTH)).
+WIDTH, SIZE = 1.5, 13
+TOGETHER = 512  # nodes in one product of matrices: twice as quick as thousands (OpenBLAS)
 TABLE_DOUBLES = 2**20  # numbers that are worked on at once
 NEWTON = 3  # steps after a linear interpolation
 MOST_TABLES = 2**15  # tables of entries that are held at once
@@ -190,43 +193,29 @@ def entry_tables(p: Predictive) -> Iterator[tuple[Rows, int, EntryTable]]:
     series = _Series(table)
     for entry, law in enumerate(p.family.entry_laws()):
         latents = EntryLatents.of(p, law, table)
-        digits = np.float64 if latents.few else np.float32  # many directions leave more than roundings do: 2e-5
         for rows, eta, weights in latents.nodes():
             ell, k = latents.at(eta)
-            for some, found in _tables(series, ell, k, weights, latents.tau[rows], digits):
+            for some, found in _tables(series, ell, k, weights, latents.tau[rows]):
                 yield rows[some], entry, found
 
 
 @dataclass(frozen=True)
 class _Series:
-    """Chebyshev series of the law's characteristic functions in k, over intervals of widths 1, sqrt(2), 2, ...
-
-    Intervals of one width begin half a width apart.
-    """
+    """Chebyshev series of the law's characteristic functions in k, over intervals of one width."""
 
     law: Products
-    densities: dict[tuple[int, int], tuple[Array, Array]] = field(default_factory=dict)
-    known: dict[tuple[int, int, int], tuple[Complex, Complex]] = field(default_factory=dict)
+    known: dict[int, tuple[Complex, Complex]] = field(default_factory=dict)
 
-    def windows(self, low: Array, high: Array) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
-        """The narrowest intervals that hold those of rows: twice log2 of the width, and number."""
-        last = max(0, int(np.ceil(2.0 * np.log2(2.0 * self.law.most))))
-        window, start = np.full(len(low), last), np.zeros(len(low), dtype=int)
-        for size in range(last - 1, -1, -1):
-            half = 0.5 * 2.0 ** (0.5 * size)
-            begin = np.floor((low + self.law.most) / half).astype(int)
-            inside = high <= begin * half - self.law.most + 2.0 * half
-            window, start = np.where(inside, size, window), np.where(inside, begin, start)
-        return window, start
+    @property
+    def cells(self) -> int:
+        """Number of intervals."""
+        return int(np.ceil(2.0 * self.law.most / WIDTH))
 
-    @staticmethod
-    def size(window: int) -> int:
-        """Degree plus one."""
-        return int(np.ceil(DIGITS / np.arcsinh(2.0 * STRIP / 2.0 ** (0.5 * window)))) + 1
-
-    def middle(self, window: int, start: Array) -> Array:
-        """Of the intervals."""
-        return (start + 1.0) * 0.5 * 2.0 ** (0.5 * window) - self.law.most
+    def cell(self, k: Array) -> tuple[NDArray[np.int_], Array]:
+        """In which interval, and where in it from -1 to 1."""
+        place = (k + self.law.most) / WIDTH
+        cell = np.clip(place.astype(int), 0, self.cells - 1)
+        return cell, 2.0 * (place - cell) - 1.0
 
     def count(self, far: Array, octave: Array, tau: Array) -> NDArray[np.int_]:
         """Numbers of frequencies, few different ones: up to where the law at k = far, widened by tau, has faded."""
@@ -236,70 +225,77 @@ class _Series:
         step = 2 ** np.maximum(2, np.floor(np.log2(count)).astype(int) - 2)
         return step * -(-count // step)
 
-    def of(self, window: int, start: int, octave: int) -> tuple[Complex, Complex]:
-        """Coefficients (size, n) for positive and negative entries, at as many frequencies as any row needs."""
-        key = window, start, octave
-        if key not in self.known:
-            size, half, middle = (
-                self.size(window),
-                0.5 * 2.0 ** (0.5 * window),
-                float(self.middle(window, np.array(start))),
-            )
-            if (window, start) not in self.densities:
-                x = chebyshev.chebpts1(size)
-                above, below = self.law.densities(middle + half * x)
-                T = chebyshev.chebvander(x, size - 1).T * np.where(np.arange(size) > 0, 2.0, 1.0)[:, None] / size
-                self.densities[window, start] = T @ above, T @ below
-            far = np.minimum(abs(middle) + half, self.law.most)
-            waves = self.law.waves(frequencies(octave, int(self.count(far, np.array(octave), np.array(0.0)))))
-            above, below = self.densities[window, start]
-            self.known[key] = above @ waves, below @ waves
-        return self.known[key]
+    @cached_property
+    def densities(self) -> tuple[Array, Array]:
+        """Coefficients (cells SIZE, X) of the densities of log |w|, of positive and of negative w."""
+        x = chebyshev.chebpts1(SIZE)
+        T = chebyshev.chebvander(x, SIZE - 1).T * np.where(np.arange(SIZE) > 0, 2.0, 1.0)[:, None] / SIZE
+        k = (np.arange(self.cells)[:, None] + 0.5 + 0.5 * x) * WIDTH - self.law.most
+        above, below = ((T @ f.reshape(*k.shape, -1)).reshape(k.size, -1) for f in self.law.densities(k.ravel()))
+        return above, below
+
+    def of(self, octave: int) -> tuple[Complex, Complex]:
+        """Coefficients (cells SIZE, n) for positive and negative entries, at as many frequencies as any row needs."""
+        if octave not in self.known:
+            size = int(self.count(np.array(self.law.most), np.array(octave), np.array(0.0)))
+            waves = self.law.waves(frequencies(octave, size))
+            above, below = self.densities
+            self.known[octave] = above @ waves, below @ waves
+        return self.known[octave]
 
 
 def _tables(
-    series: _Series, ell: Array, k: Array | None, weights: Array, tau: Array, digits: type = np.float64
+    series: _Series, ell: Array, k: Array | None, weights: Array, tau: Array
 ) -> Iterator[tuple[Rows, EntryTable]]:
-    """Tables of rows with nodes (k, S), whose waves have so many digits."""
+    """Tables of rows with nodes (k, S)."""
     law, centre = series.law, np.einsum("ks,ks->k", weights, ell)
     ell = ell - centre[:, None]
     nearest, far = np.full(len(ell), len(law.k) - 1), np.full(len(ell), np.inf)
-    window = start = np.zeros(len(ell), dtype=int)
     if k is not None:
         low, high = k.min(axis=1), k.max(axis=1)
         nearest = np.searchsorted(law.k, np.maximum(np.maximum(low, -high), 0.0), "right") - 1
         far = np.maximum(high, -low)
-        window, start = series.windows(low, high)
     first = ell.min(axis=1) - REACH * tau + law.first[nearest]
     last = ell.max(axis=1) + REACH * tau + law.last[nearest]
     octave = np.ceil(4.0 * np.log2(last - first)).astype(int)
-    keys = np.stack([octave, series.count(far, octave, tau), window], axis=1)
+    keys = np.stack([octave, series.count(far, octave, tau)], axis=1)
     for key in np.unique(keys, axis=0):
         some = np.flatnonzero((keys == key).all(axis=1))
-        o, n, w = (int(x) for x in key)
-        sides = np.empty((2, len(some), 2, n))
-        size = 2 * n + series.size(w)
-        for part in chunks(len(some), ell.shape[1] * size, TABLE_DOUBLES):
+        o, n = (int(x) for x in key)
+        sides = np.zeros((2, len(some), 2, n))
+        for part in chunks(len(some), ell.shape[1] * (2 * n + SIZE), TABLE_DOUBLES):
             i = some[part]
-            moments = np.zeros((len(i), 1 if k is None else series.size(w), 2 * n))
-            for nodes in chunks(ell.shape[1], len(i) * size, 2 * TABLE_DOUBLES):
+            for nodes in chunks(ell.shape[1], len(i) * (2 * n + SIZE), 2 * TABLE_DOUBLES):
                 angle = frequencies(o, n)[1] * ell[i, nodes]
-                share: NDArray = weights[i, nodes].astype(digits)
-                waves, basis = _waves(angle.astype(digits), n), share[None]
-                if k is not None:
-                    x = (k[i, nodes] - series.middle(w, start[i])[:, None]) / (0.5 * 2.0 ** (0.5 * w))
-                    basis = _basis(np.clip(x, -1.0, 1.0).astype(digits), share, series.size(w))
-                moments += np.matmul(basis.swapaxes(0, 1), np.moveaxis(waves, 0, 2))
-            parts = moments.reshape(len(i), -1, 2, n)
-            if k is None:
-                sides[0, part], sides[1, part] = _contracted(parts, law.diagonal(frequencies(o, n))[None]), 0.0
-                continue
-            for begin in np.unique(start[i]):
-                of = np.flatnonzero(start[i] == begin)
-                for side, coefficients in zip(sides[:, part], series.of(w, int(begin), o)):
-                    side[of] = _contracted(parts[of], coefficients[:, :n])
+                if k is None:
+                    share = weights[i, nodes].astype(np.float32)[:, None]
+                    moments = np.matmul(share, np.moveaxis(_waves(angle.astype(np.float32), n), 0, 2)).reshape(
+                        -1, 1, 2, n
+                    )
+                    sides[0, part] += _contracted(moments, law.diagonal(frequencies(o, n))[None])
+                    continue
+                moments = _moments(series, angle, k[i, nodes], weights[i, nodes], n)
+                for side, coefficients in zip(sides[:, part], series.of(o)):
+                    side += _contracted(moments, coefficients[:, :n])
         sides *= np.exp(-0.5 * np.multiply.outer(tau[some], frequencies(o, n)) ** 2)[:, None]
         yield some, EntryTable(o, centre[some], first[some], *sides)
+
+
+def _moments(series: _Series, angle: Array, k: Array, weights: Array, n: int) -> Array:
+    """Averages of Chebyshev polynomials in k times waves, (rows, cells SIZE, 2, n), over nodes (rows, S)."""
+    cells = series.cells
+    cell, x = series.cell(k)
+    cell += cells * np.arange(len(k))[:, None]
+    order = np.argsort(cell.astype(np.uint16 if len(k) * cells < 2**16 else np.intp), axis=None, kind="stable")
+    waves = _waves(angle.ravel()[order].astype(np.float32), n)
+    basis = _basis(x.ravel()[order].astype(np.float32), weights.ravel()[order].astype(np.float32))
+    ends = np.cumsum(np.bincount(cell.ravel(), minlength=len(k) * cells))
+    out = np.zeros((len(k) * cells, SIZE, 2 * n))
+    for moments, start, end in zip(out, np.append(0, ends), ends):
+        for begin in range(start, end, TOGETHER):
+            nodes = slice(begin, min(begin + TOGETHER, end))
+            moments += basis[:, nodes] @ waves[:, nodes].T
+    return out.reshape(len(k), cells * SIZE, 2, n)
 
 
 def _contracted(moments: Array, factor: Complex) -> Array:
@@ -309,24 +305,33 @@ def _contracted(moments: Array, factor: Complex) -> Array:
 
 
 def _waves(angle: Array, n: int) -> Array:
-    """cos(j angle) and sin(j angle), j < n, of angles (k, S): (2n, k, S)."""
-    out = np.empty((2 * n, *angle.shape), dtype=angle.dtype)
-    out[0], out[1], out[n], out[n + 1] = 1.0, np.cos(angle), 0.0, np.sin(angle)
-    return _recurrence(out.reshape(2, n, *angle.shape), out[1])
+    """cos(j angle) and sin(j angle), j < n, of angles (...): (2n, ...), twice as many j with every step.
+
+    >>> waves = _waves(np.array([0.5]), 9)[:, 0]
+    >>> bool(np.allclose(waves, np.concatenate([f(0.5 * np.arange(9)) for f in (np.cos, np.sin)]), atol=1e-6))
+    True
+    """
+    out = np.empty((2, n, *angle.shape), dtype=np.float32)
+    out[0, 0], out[1, 0] = 1.0, 0.0
+    for values, function in zip(out, (np.cos, np.sin)):
+        function(angle, out=values[1], casting="same_kind")
+    last = 1
+    while last < n - 1:
+        more, twice = min(last, n - 1 - last), 2.0 * out[0, last]
+        back = slice(last - 1, last - 1 - more if more < last else None, -1)
+        for values, combine in zip(out, (np.subtract, np.add)):
+            new = values[last + 1 : last + 1 + more]
+            np.multiply(values[1 : more + 1], twice, out=new)
+            combine(new, values[back], out=new)
+        last += more
+    return out.reshape(2 * n, *angle.shape)
 
 
-def _basis(x: Array, weights: Array, size: int) -> Array:
-    """Weighted Chebyshev polynomials at x (k, S), (size, k, S)."""
-    out = np.empty((size, *x.shape), dtype=x.dtype)
+def _basis(x: Array, weights: Array) -> Array:
+    """Weighted Chebyshev polynomials at x (S,), (SIZE, S)."""
+    out, twice = np.empty((SIZE, *x.shape), dtype=x.dtype), 2.0 * x
     out[0], out[1] = weights, weights * x
-    return _recurrence(out[None], x)
-
-
-def _recurrence(out: Array, x: Array) -> Array:
-    """Complete values (..., n, k, S), the first two of n given, by Chebyshev's recurrence."""
-    twice = 2.0 * x
-    for values in out:
-        for j in range(2, len(values)):
-            np.multiply(twice, values[j - 1], out=values[j])
-            values[j] -= values[j - 2]
-    return out.reshape(-1, *x.shape)
+    for j in range(2, SIZE):
+        np.multiply(twice, out[j - 1], out=out[j])
+        out[j] -= out[j - 2]
+    return out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import polygamma
 
-from ggpm.families.special.adaptive import cholesky_root, smolyak
+from ggpm.families.special.adaptive import cholesky_root
 from ggpm.families.special.products import EntryLaw, Products
 from ggpm.families.special.quadrature import matched_nodes
+from ggpm.families.special.weighted_lattice import GRADIENTS, MOST_DIMENSIONS, lattice_nodes, turned_axes
 from ggpm.prediction.nodes import hermite
 
 if TYPE_CHECKING:
@@ -25,15 +25,13 @@ Rows = NDArray[np.intp]
 # Change of the law over one standard deviation of a direction, in its own widths, and Gauss-Hermite nodes that then
 # give distribution functions to 2e-6; where it is larger, nodes at equal distances are fewer.
 HERMITE = ((1e-3, 1), (0.13, 3), (0.37, 5), (0.72, 8), (0.9, 10))
-# Nodes of one row, for up to two directions and for more. Where there were more, Sobol points serve, 512 of them, and
-# 4096 where the law changes by more than WIDE.
-MOST, MOST_OF_MORE, WIDE = 2**19, 2**12, 4.0
-# With more than two directions: changes along the first one and its Gauss-Hermite nodes, and changes along all others,
-# off and on the diagonal, with levels of their sparse grid; 4096 Sobol points where they are larger. Ends of 60
-# matrices of order 3 with standard deviations from 0.1 to 0.7 are then off by 6e-4 standard deviations of their entry
-# in the median, by 3e-3 in one row of ten, by 0.025 in the worst.
-ALONG = (*HERMITE[:-1], (1.0, 10), (2.2, 16), (WIDE, 30))
-BESIDE = (((1e-3, 0), (0.08, 1), (0.35, 2), (0.8, 3)), ((1e-3, 0), (0.03, 1), (0.12, 2), (0.35, 3)))
+# Nodes of one row for up to two directions. Where there were more, Sobol points serve, 512 of them, and 4096 where the
+# law changes by more than WIDE.
+MOST, WIDE = 2**19, 4.0
+# With more than two directions: change of the law, and logarithm (base 2) of how many points of a lattice then serve.
+# Probabilities of 160 matrices of order 3 are off by 2e-6 (up to a change of 0.5), 1e-5 (0.5 to 1.3), 2e-5 to 4e-5 (1.3
+# to 2) and 3e-5 to 9e-5 (2 to 3) in the median.
+SIZES = ((0.7, 10), (1.8, 11), (3.5, 12), (5.0, 14), (np.inf, 16))
 REACH = 4.8  # standard deviations
 # Largest distances of nodes for the same accuracy, measured with shapes of 0.6 to 50: in standard deviations, and for
 # log-variances and for the arcsinh of slopes by themselves and in widths of the law.
@@ -43,7 +41,6 @@ POLE = 0.5, 2.2
 SMALLEST = 1e-6  # a slope's distance from zero, in its standard deviations, that may matter
 NEAREST = 3.3  # standard deviations by which a slope may come nearer to zero
 AWAY = 1.5  # standard deviations of slopes at which the law is looked at, too
-GRADIENT = 0.1  # the same, by which the direction of the steepest change is found
 CORNERS = 1e-6  # of the largest weight: nodes that count less in all rows are left out
 NODE_DOUBLES = 2**20  # numbers that are worked on at once
 
@@ -183,41 +180,28 @@ class EntryLatents:
                 yield from self._from(rows[i], nodes.reshape(D, len(i), -1)[:, :, kept], share, changes, j + 1)
 
     def _along(self) -> Iterator[tuple[Rows, Array, Array]]:
-        """Nodes of rows with many directions: many along the one in which the law changes most, few beside it.
-
-        Standard normal numbers are turned so that this one is the first: what is left of the others is of second order.
-        """
-        d, base = self.root.shape[2], self.at(self.mean.T)
-        slopes = np.stack([self._change(base, GRADIENT * self.root[:, :, j]) for j in range(d)], axis=1)
-        axes = np.linalg.svd(slopes)[0]
+        """Nodes of rows with many directions: points of a lattice, turned to where the law changes most."""
+        m, D, d = self.root.shape
+        if d > MOST_DIMENSIONS:
+            yield from self._placed(np.arange(m), *matched_nodes(d, "fine"))
+            return
+        parts = chunks(m, GRADIENTS * d * D, NODE_DOUBLES)
+        found = [turned_axes(some._at_points, len(some.mean), d) for some in map(self._of, parts)]
+        axes, changes = (np.concatenate(values) for values in zip(*found))
         turned = replace(self, root=self.root @ axes)
-        changes = np.zeros((len(self.mean), d))
-        for j in range(d):
-            for h in (-AWAY, AWAY):
-                moved = np.hypot(*np.moveaxis(self._change(base, h * turned.root[:, :, j]), -1, 0)) / AWAY
-                changes[:, j] = np.maximum(changes[:, j], moved)
-        table = BESIDE[self.law.diagonal]
-        asked = (ALONG, changes[:, 0]), (table, np.linalg.norm(changes[:, 1:], axis=1))
-        rules = np.stack([np.searchsorted([c for c, _ in rule], change) for rule, change in asked], axis=1)
-        for along, level in np.unique(rules, axis=0):
-            rows = np.flatnonzero((rules == (along, level)).all(axis=1))
-            if along == len(ALONG) or level == len(table):
-                yield from self._placed(rows, *matched_nodes(d, "fine"))
-                continue
-            x, w = hermite((ALONG[along][1],))
-            order = table[level][1]
-            if len(x) * (2 * d - 2) ** order / math.factorial(order) > MOST_OF_MORE:  # about as many are in the grid
-                yield from self._placed(rows, *matched_nodes(d))
-                continue
-            z, v = smolyak(d - 1, order)
-            nodes = np.concatenate([np.repeat(x, len(z), axis=0), np.tile(z, (len(x), 1))], axis=1)
-            yield from turned._placed(rows, nodes, np.multiply.outer(w, v).ravel())
+        size = np.searchsorted([c for c, _ in SIZES], np.linalg.norm(changes, axis=1))
+        for i in np.unique(size):
+            yield from turned._placed(np.flatnonzero(size == i), *lattice_nodes(d, SIZES[i][1]))
 
-    def _change(self, base: tuple[Array, Array | None], move: Array) -> Array:
-        """Changes of ell, in widths of the law, and of k, from those at the mean, where latents move, (m, 2)."""
-        ell, k = self.at((self.mean + move).T)
-        turn = np.zeros(len(ell)) if k is None or base[1] is None else k - base[1]
-        return np.stack([(ell - base[0]) / self._bent_width, turn], axis=1)
+    def _of(self, rows: slice) -> EntryLatents:
+        """Those of some rows."""
+        return replace(self, mean=self.mean[rows], root=self.root[rows], tau=self.tau[rows])
+
+    def _at_points(self, x: Array) -> Array:
+        """``ell``, in widths of the law, and k, (m, S, 2), at standard normal numbers x (S, D' - 1)."""
+        ell, k = self.at(self.mean.T[:, :, None] + np.moveaxis(self.root @ x.T, 1, 0))
+        ell = ell / self._bent_width[:, None]
+        return np.stack([ell, np.zeros_like(ell) if k is None else k], axis=-1)
 
     def _placed(self, rows: Rows, x: Array, weights: Array) -> Iterator[tuple[Rows, Array, Array]]:
         """Nodes of standard normal numbers x (S, D' - 1), the same in all rows."""
