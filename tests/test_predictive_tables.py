@@ -11,6 +11,7 @@ from scipy import stats
 from scipy.integrate import quad, simpson
 from scipy.interpolate import CubicSpline
 from scipy.special import betainc, expit, ndtr, ndtri
+from scipy.stats import qmc
 
 from ggpm import Predictive, families
 from ggpm.families.special.adaptive import cholesky_root
@@ -595,3 +596,26 @@ def test_densities_of_parts_with_large_sums_against_mpmath():
         found = family.part_log_prob(eta[None, None], np.repeat(z[None, :, None], 2, axis=2))[0, 0, 0]
         # z is rounded by 1e-15, of which parts with 1e8 of their own see 1e-11 of their width
         np.testing.assert_allclose(found, np.array(want, dtype=float), rtol=1e-7, atol=1e-7)
+
+
+def parts_below(mean, cov, ends, seed):
+    """P(part <= end) with link "exp", ends (d, 2): beta distribution functions over Sobol points, (d, 2)."""
+    points = ndtri(qmc.Sobol(len(mean), seed=seed).random_base2(15).clip(1e-15, 1 - 1e-15))
+    alpha = np.exp((mean + points @ np.linalg.cholesky(cov).T).clip(-600.0, 600.0))
+    others = alpha.sum(axis=1, keepdims=True) - alpha
+    return np.stack([betainc(alpha, others, ends[:, k]).mean(axis=0) for k in (0, 1)], axis=1)
+
+
+@pytest.mark.parametrize("d, variance, error", [(4, 0.4, 2e-5), (5, 1.0, 6e-5), (4, 25.0, 2e-4), (5, 100.0, 6e-4)])
+def test_intervals_of_many_parts_with_exponential_link(d, variance, error):
+    """Products of rules left 1e-4 to 7e-4 for a variance of one and less, and draws 2e-3 for wide latents."""
+    rng = np.random.default_rng([d, 0])
+    sd = np.sqrt(variance) * rng.uniform(0.7, 1.0, d)
+    mean, cov = 0.5 * rng.normal(size=d) + 0.7, np.outer(sd, sd) * (0.7 * np.eye(d) + 0.3)
+    family = families.Dirichlet(link="exp").resolve(np.full((1, d), 1.0 / d))
+    ends = Predictive(family, mean[None], cov[None]).interval(0.9)[0]
+    found = [parts_below(mean, cov, ends, seed) for seed in (1, 2, 3, 4)]
+    off, own = np.abs(np.mean(found, axis=0) - [0.05, 0.95]), np.std(found, axis=0) / 2.0
+    inside = (ends > 1e-290) & (ends < 1.0 - 1e-12)
+    assert own[inside].max() < 0.7 * error
+    assert off[inside].max() < error

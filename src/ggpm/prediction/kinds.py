@@ -31,7 +31,7 @@ from ggpm.prediction.expectations import over_latent
 from ggpm.prediction.inflations import Inflations
 from ggpm.prediction.line import Line, Several, expect
 from ggpm.prediction.nodes import Rows, gather
-from ggpm.prediction.parts import Drawn, PartTable, part_tables
+from ggpm.prediction.parts import Averaged, Drawn, PartTable, part_tables
 from ggpm.prediction.regions import densities_of_draws
 from ggpm.prediction.roots import coordinate, integers_between, roots, values_between
 from ggpm.prediction.sections import law_of
@@ -87,7 +87,7 @@ class Ordered:
         return over_latent(p, lambda eta, rows: cdf(eta, encoded[rows]))
 
     @staticmethod
-    def _from_parts(p: Predictive, answer: Callable[[PartTable | Drawn, Rows], Array]) -> Array:
+    def _from_parts(p: Predictive, answer: Callable[[PartTable | Drawn | Averaged, Rows], Array]) -> Array:
         """Answers (k, d, ...) of tables that are made for some rows at a time and forgotten."""
         return gather(len(p), ((rows, answer(table, rows)) for rows, table in part_tables(p)))
 
