@@ -26,6 +26,7 @@ def data(name: str, n: int, rng: np.random.Generator) -> tuple[Any, Any]:
         "gaussian": lambda: f + 0.3 * rng.normal(size=n),
         "poisson": lambda: rng.poisson(np.exp(f + 0.5)),
         "von_mises": lambda: rng.vonmises(2 * f, 3.0) % (2 * np.pi),
+        "ordinal": lambda: np.searchsorted([-1.0, -0.3, 0.3, 1.0], f + 0.5 * rng.normal(size=n)),
     }
     return X, draw[name]()
 
@@ -40,7 +41,7 @@ def seconds(model: Any, X: Any, y: Any) -> float:
 def main(sizes: list[int]) -> None:
     warnings.simplefilter("ignore")
     for n in sizes:
-        for name in ("gaussian", "poisson", "von_mises"):
+        for name in ("gaussian", "poisson", "von_mises", "ordinal"):
             X, y = data(name, n, np.random.default_rng(0))
             default = GGPRegressor(name)
             whole = seconds(default, X, y)

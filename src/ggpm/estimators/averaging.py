@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 from scipy.linalg import hadamard
 from scipy.special import logsumexp
 
+from ggpm.families.wrapped import unwrapped
+from ggpm.fields.dense import DenseField
+from ggpm.learning.as_classes import as_classes
 from ggpm.learning.choice import gaussian
-from ggpm.learning.contest import Contest
+from ggpm.learning.contest import Contest, Finalist
 from ggpm.learning.fit import Fit, SearchOutcome
 from ggpm.learning.objective import Evidence
 from ggpm.prediction.compare import stacking_weights
@@ -83,10 +86,14 @@ def weighed(contest: Contest) -> Contest:
     densities = np.stack([finalist.judged for finalist in contest.finalists], axis=1)
     weights = stacking_weights(np.vstack([densities, alone]), np.append(contest.winner.weight, rows))
     kept = np.where(weights >= LEAST_WEIGHT, weights, 0.0)
+    own = np.array([_alike(finalist, contest.winner) for finalist in contest.finalists])
+    if not kept[own].any():
+        kept[0] = LEAST_WEIGHT
     gain, weight = logsumexp(densities, b=kept / kept.sum(), axis=1) - densities[:, 0], contest.winner.weight
     if weight @ gain < -np.sqrt(weight @ (gain - np.average(gain, weights=weight)) ** 2):
         kept = np.eye(count)[0]
-    order = [int(k) for k in np.argsort(-kept, kind="stable") if kept[k] > 0]
+    # those of the model's own family first: the first one's is what the model says of itself
+    order = [int(k) for k in np.lexsort((-kept, ~own)) if kept[k] > 0]
     finalists = tuple(contest.finalists[k] for k in order)
     without = tuple(replace(other, contest=weighed(other.contest)) for other in contest.without)
     shares = tuple(float(kept[k] / kept.sum()) for k in order)
@@ -98,10 +105,15 @@ def stacked(fit: Fit, contest: Contest) -> Fit:
     members = list(fit.members)
     weights = [contest.weights[0] * member.weight for member in members]
     for weight, finalist in zip(contest.weights[1:], contest.finalists[1:]):
+        evidence = fit.evidence if _alike(finalist, fit) else as_classes(fit.evidence)
+        if evidence is None:
+            continue
         try:
-            member = _member(fit, finalist.on(fit.evidence), weight)
+            member = _member(fit, finalist.on(evidence), weight)
         except np.linalg.LinAlgError:
             continue
+        if isinstance(evidence.field, DenseField) and evidence is not fit.evidence:
+            evidence.field.forget()
         if member.converged:
             members.append(member)
             weights.append(weight)
@@ -109,6 +121,11 @@ def stacked(fit: Fit, contest: Contest) -> Fit:
         replace(member, weight=float(weight / sum(weights)), others=()) for member, weight in zip(members, weights)
     )
     return replace(first, others=tuple(others))
+
+
+def _alike(one: Finalist | Fit, other: Finalist | Fit) -> bool:
+    """Whether two have the same family, but for its hyperparameters."""
+    return type(unwrapped(one.family)) is type(unwrapped(other.family))
 
 
 def _member(fit: Fit, evidence: Evidence, weight: float, start: Any = None) -> Fit:

@@ -16,7 +16,7 @@ from ggpm.data.text import Hint, Message
 from ggpm.estimators.intake import inputs_of
 from ggpm.estimators.output import FramedOutput
 from ggpm.families.base import Family
-from ggpm.prediction.averages import mixed_moments, picked
+from ggpm.prediction.averages import mixed_moments, of_one_latent, picked
 from ggpm.prediction.mixture import averaged
 from ggpm.prediction.predictive import Predictive
 from ggpm.prediction.recalibrated import Recalibrated
@@ -55,10 +55,26 @@ class Predicting(FramedOutput):
 
     def _latents(self, X: Array, offset: Any) -> list[tuple[Array, Fit, Array, Array]]:
         """Every fit that is averaged at encoded rows, with its weights (m,), and the latent's mean and covariance."""
+        offset = self._offset(X, offset)
+        latents = ((weight, fit, fit.posterior.latent(X)) for weight, fit in self._heard(X, offset))
+        return [(weight, fit, mean + self._shift(fit, offset), cov) for weight, fit, (mean, cov) in latents]
+
+    def _offset(self, X: Array, offset: Any) -> Array:
+        """Offset of encoded rows, (m, D)."""
         offset = np.full(len(X), offset) if offset is not None and np.ndim(offset) == 0 else offset
-        offset = as_offset(offset, len(X), self.family_.latent_dim) + self.family_.origin
-        latents = ((weight, fit, fit.posterior.latent(X)) for weight, fit in self.fit_.averaged(X))
-        return [(weight, fit, mean + offset, cov) for weight, fit, (mean, cov) in latents]
+        return as_offset(offset, len(X), self.family_.latent_dim)
+
+    def _shift(self, fit: Fit, offset: Array) -> Array | float:
+        """What is added to the latent of one of the fits; those of another family have neither offset nor origin."""
+        return offset + self.family_.origin if fit.family.latent_dim == self.family_.latent_dim else 0.0
+
+    def _heard(self, X: Array, offset: Array) -> list[tuple[Array, Fit]]:
+        """Fits that are averaged at encoded rows, with their weights: those of another family know of no offset."""
+        fits = self.fit_.averaged(X)
+        if not offset.any():
+            return fits
+        alike, weights = of_one_latent(np.stack([w for w, _ in fits]), [fit.family.latent_dim for _, fit in fits])
+        return [(weight, fits[k][1]) for k, weight in zip(alike, weights)]
 
     def _require_offset(self, offset: Any) -> None:
         """Without the offset that a model was fitted with, its predictions are for an exposure that nobody meant."""
@@ -118,7 +134,8 @@ class Predicting(FramedOutput):
         check_is_fitted(self)
         encoded = inputs_of(self, X, self.fit_.columns)[0]
         weights, fits = zip(*self.fit_.averaged(encoded))
-        return mixed_terms(np.stack(weights), [terms(fit.posterior, encoded) for fit in fits])
+        alike, shares = of_one_latent(np.stack(weights), [fit.family.latent_dim for fit in fits])
+        return mixed_terms(shares, [terms(fits[k].posterior, encoded) for k in alike])
 
     def predict_effect(self, term: str, X: Array, at: Array) -> Predictive:
         """Predictive distribution where one term of the kernel is at encoded rows, and all others at one row.
@@ -184,15 +201,15 @@ class Predicting(FramedOutput):
             n_samples = max(asked, RANKED) if recalibrated else asked
             rng = np.random.default_rng(random_state)
             encoded, _ = inputs_of(self, X, self.fit_.columns)
-            shift = predictive.components[0][1].latent_mean - self.posterior_.latent(encoded)[0]  # offset and origin
-            weights, fits = zip(*self.fit_.averaged(encoded))
+            offset = self._offset(encoded, offset)
+            weights, fits = zip(*self._heard(encoded, offset))
             # rows of one draw are of one fit, but for those with labels that are new, which may be of another
             uniform = np.broadcast_to(rng.uniform(size=(n_samples, 1)), (n_samples, len(encoded)))
             which, parts = picked(np.stack(weights), uniform), []
             for k, fit in enumerate(fits):
                 its = np.flatnonzero((which == k).any(axis=1))
                 latent = joint_draws(fit.posterior, encoded, len(its), rng)
-                parts.append((its, fit.family.sample(latent + shift, rng, predictive.trials)))
+                parts.append((its, fit.family.sample(latent + self._shift(fit, offset), rng, predictive.trials)))
             draws = np.empty((n_samples, *parts[0][1].shape[1:]), dtype=parts[0][1].dtype)
             for k, (its, drawn) in enumerate(parts):
                 draw, row = np.nonzero(which[its] == k)

@@ -22,6 +22,7 @@ from ggpm.families.weighted import Weighted
 from ggpm.fields.dense import DenseField
 from ggpm.fields.neighbours.field import NeighboursField
 from ggpm.kernels.threads import threads_for
+from ggpm.learning.as_classes import as_classes
 from ggpm.learning.fit import Fit, SearchOutcome
 from ggpm.learning.objective import Evidence
 
@@ -67,19 +68,31 @@ class Updating(Judging):
         both = [np.concatenate(pair) for pair in ((field.X, X), (field.y, encoded), (field.offset, more))]
         field = replace(field, X=both[0], y=both[1], offset=both[2])
 
-        def renewed(member: Fit) -> Fit:
-            """One of the fits that take part in predictions, with the rows of all."""
-            family = _joined(member.evidence.family, before, codes, weight)[0]
-            evidence = Evidence(family, member.kernels, field, member.rule, member.evidence.objective)
+        def renewed(member: Fit) -> Fit | None:
+            """One of the fits that take part in predictions, with the rows of all; None where it cannot have them."""
+            alike = member.family.latent_dim == fit.family.latent_dim
+            likelihood = member.evidence.family if alike else fit.evidence.family
+            family = _joined(likelihood, before, codes, weight)[0]
+            evidence: Any = Evidence(family, member.kernels, field, member.rule, member.evidence.objective)
+            evidence = evidence if alike else as_classes(evidence)
+            if evidence is None:
+                return None
             evidence.priors = member.evidence.priors
             found = SearchOutcome(evidence, n_iter=member.n_iter).fit(columns, fit.target, fit.offset)
-            others = tuple(replace(renewed(other), found=None) for other in member.others)
-            newcomers = tuple(replace(n, fit=replace(renewed(n.fit), found=None)) for n in member.newcomers)
-            found = replace(found, weight=member.weight, recalibration=member.recalibration)
-            return replace(found, others=others, newcomers=newcomers)
+            return replace(found, weight=member.weight, recalibration=member.recalibration)
+
+        def with_others(member: Fit) -> Fit:
+            """The same with what it is averaged with, and with what speaks for labels that are new."""
+            first, *others = (new for new in map(renewed, member.members) if new is not None)
+            if len(others) < len(member.others):
+                total = sum(new.weight for new in (first, *others))
+                first, *others = (replace(new, weight=new.weight / total) for new in (first, *others))
+            others = [replace(new, found=None) for new in others]
+            newcomers = tuple(replace(n, fit=replace(with_others(n.fit), found=None)) for n in member.newcomers)
+            return replace(first, others=tuple(others), newcomers=newcomers)
 
         with threads_for(field.n_rows):
-            updated = renewed(fit)
+            updated = with_others(fit)
         self._adopt(updated)
         for note in updated.notes:
             warnings.warn(note, ConvergenceWarning, stacklevel=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ from ggpm.families.base import Family
 from ggpm.families.weighted import Weighted, weights_of
 from ggpm.fields.base import Approximation
 from ggpm.kernels.candidates import Ingredients, Recipe, transferred, transferred_square
+from ggpm.learning.as_classes import as_classes
 from ggpm.learning.cavities import LEARNED, log_densities, without_blocks
+from ggpm.learning.choice import for_comparison
 from ggpm.learning.objective import Evidence, WarmObjective, search
 from ggpm.learning.priors import Priors
 from ggpm.learning.search import Optimum
@@ -50,6 +52,13 @@ class Entry:
     seconds: float
     say: float = EVIDENCE_SAY
     """Share that the evidence has in the score."""
+    called: str = ""
+    """What is said of its arena behind the recipe."""
+
+    @property
+    def name(self) -> str:
+        """The recipe in words, and the family where it is another one."""
+        return f"{self.recipe}{self.called}"
 
     @property
     def score(self) -> float:
@@ -115,6 +124,19 @@ class Arena:
     """Share that the evidence has in the score of an entry."""
     own: Rule | None = None
     """The model's own rule, where the pool has another one for comparisons."""
+    at_once: bool = False
+    """Whether candidates are judged under that rule as soon as they are learned: where all of them are heard."""
+    called: str = ""
+    """What is said of its candidates behind their recipes, where the family is not the model's."""
+
+    def as_classes(self) -> Arena | None:
+        """The same for grades as classes; None for other outputs."""
+        pool = as_classes(self.pool)
+        if pool is None:
+            return None
+        own, pool.rule = pool.rule, for_comparison(pool.rule, pool.family)
+        own = None if own is pool.rule else own
+        return replace(self, pool=pool, own=own, at_once=True, called=", as classes")
 
     def offers(self, recipe: Recipe) -> bool:
         """Whether a recipe may be tried."""
@@ -160,7 +182,7 @@ class Arena:
                 part = part.at(found.theta)
                 # as patient as the search: what it did not find from several starts is no mode to compare by
                 approximation = (part.searching() if part.rule.depends_on == "mean" else part).infer()
-                loo = self._without(approximation, rows)
+                loo = self._under_own(part, rows) if self.at_once else self._without(approximation, rows)
         except np.linalg.LinAlgError:
             return None
         return self._entry(recipe, part, rows, found, loo, approximation.log_evidence, time.perf_counter() - began)
@@ -194,19 +216,24 @@ class Arena:
         seconds: float,
     ) -> Entry:  # fmt: skip
         weight = weights_of(part.family, part.field.y)  # type: ignore[attr-defined]
-        return Entry(recipe, part, rows, found, loo, log_evidence, weight, seconds, self.say)
+        return Entry(recipe, part, rows, found, loo, log_evidence, weight, seconds, self.say, self.called)
 
     def judged(self, entry: Entry) -> Array | None:
         """Log density of each of an entry's rows without its block under the model's own rule; None without a mode."""
-        if self.own is None:
+        if self.own is None or self.at_once:
             return entry.loo
-        part = copy.copy(entry.evidence)
-        part.rule = self.own.checked(self.pool.field.n_rows, part.family.latent_dim).of_rows(entry.rows)
         try:
             with np.errstate(all="ignore"):
-                return self._without(part.searching().infer(), entry.rows)
+                return self._under_own(entry.evidence, entry.rows)
         except np.linalg.LinAlgError:
             return None
+
+    def _under_own(self, part: Evidence, rows: Rows) -> Array:
+        """Log density of each row without its block under the model's own rule."""
+        part = copy.copy(part)
+        if self.own is not None:
+            part.rule = self.own.checked(self.pool.field.n_rows, part.family.latent_dim).of_rows(rows)
+        return self._without(part.searching().infer(), rows)
 
     def _without(self, approximation: Approximation, rows: Rows) -> Array:
         """Log density of each row without its block."""

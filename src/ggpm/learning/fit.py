@@ -60,9 +60,11 @@ class Fit:
     search: SearchTable | None = None
     """Kernels that were tried; None where one was given."""
     weight: float = 1.0
-    """In the average of this and `others`; this one's kernel has the largest, with all its hyperparameters together."""
+    """In the average of this and `others`; this one's kernel has the largest of its family, with all its
+    hyperparameters together."""
     others: tuple[Fit, ...] = ()
-    """Fits of the same rows with other kernels or hyperparameters, averaged with this one in predictions."""
+    """Fits of the same rows with other kernels or hyperparameters, averaged with this one in predictions; of grades
+    with another family too, classes, which comes last."""
     newcomers: tuple[Newcomers, ...] = ()
     """What speaks beside them where a label is new, by columns: the first one that it is new in decides."""
     recalibration: Recalibration | None = None

@@ -419,6 +419,12 @@ class Classes(Ordered):
 
     instead = "probabilities()"
 
+    def cdf(self, p: Predictive, encoded: Array) -> Array:
+        self.cdf_given_latent(p)
+        upto = np.cumsum(p.probabilities(), axis=1)
+        code = np.clip(np.floor(encoded), -1, upto.shape[1] - 1).astype(int)
+        return np.where(code < 0, 0.0, upto[np.arange(len(p)), code])
+
     def steps(self, p: Predictive, encoded: Array) -> tuple[Array, Array]:
         self.cdf_given_latent(p)
         probabilities, code = p.probabilities(), self.codes(encoded)

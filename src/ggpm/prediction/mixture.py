@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.checks import check_whole
-from ggpm.prediction.averages import by_rows, log_average, mixed_moments, picked
+from ggpm.prediction.averages import by_rows, log_average, mixed_moments, of_one_latent, picked
 from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.predictive import Predictive
 from ggpm.sites.densities import log_expected_prob
@@ -26,7 +26,8 @@ class Mixture(Predictive):
     Parameters
     ----------
     parts : predictive distributions of the same rows
-        Families may differ in their hyperparameters; `family` is that of the heaviest.
+        Families may differ in their hyperparameters, and those of classes beside the first's, in which order counts:
+        `family` is that of the heaviest with a latent as long as the first's.
     weights : array (parts,), or (parts, m) where rows have their own
         Not negative, with sum one over the parts.
 
@@ -44,7 +45,8 @@ class Mixture(Predictive):
         columns = np.reshape(np.asarray(weights, dtype=np.float64), (len(self.parts), -1))
         self.weights = np.broadcast_to(columns, (len(self.parts), len(self.parts[0])))
         mean, cov = mixed_moments(self.weights, [p.latent_mean for p in parts], [p.latent_cov for p in parts])
-        main = self.parts[int(columns.sum(axis=1).argmax())]
+        alike, shares = of_one_latent(columns, [p.latent_mean.shape[1] for p in parts])
+        main = self.parts[alike[int(shares.sum(axis=1).argmax())]]
         super().__init__(main.family, mean, cov, main.trials, main.classes)
 
     @property
@@ -111,10 +113,19 @@ class Mixture(Predictive):
         def averaged(p: Predictive, rows: Any) -> Array:
             y = encoded[rows]
             return log_average(
-                [(w, log_expected_prob(q.family, q.latent_mean, q.latent_cov, y)) for w, q in p.components]
+                [
+                    (w, log_expected_prob(q.family, q.latent_mean, q.latent_cov, self._encoded_for(q, y)))
+                    for w, q in p.components
+                ]
             )
 
         return self._in_blocks(averaged, with_rows=True)
+
+    def _encoded_for(self, part: Predictive, y: Array) -> Array:
+        """y as a part's family encodes it."""
+        if part.family.latent_dim == self.family.latent_dim:
+            return y
+        return part.family.encode(self.family.decode(y))
 
     def _normal(self) -> None:
         return None
