@@ -8,8 +8,10 @@ from scipy.special import logsumexp
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from ggpm import GGPOrdinalClassifier, GGPRegressor, compare, conformal, load, save
+from ggpm.estimators.averaging import weighed
 from ggpm.families import Categorical, Ordinal
 from ggpm.learning.as_classes import as_classes
+from ggpm.learning.contest import Contest, Finalist, SearchTable
 from ggpm.prediction.mixture import Mixture
 from ggpm.prediction.predictive import Predictive
 
@@ -113,6 +115,23 @@ def test_classes_get_new_rows_too(model):
     moved = pickle.loads(pickle.dumps(model)).update(X, y, offset=np.full(20, 0.1))
     assert {type(fit.family) for fit in moved.fit_.members} == {Ordinal}
     assert sum(fit.weight for fit in moved.fit_.members) == pytest.approx(1.0)
+
+
+def test_classes_take_nothing_from_what_other_grades_have_earned():
+    """Each finalist's densities of 40 rows are given: the classes' are much worse in half of them."""
+    rng = np.random.default_rng(0)
+    first, better = rng.normal(-1.0, 0.1, size=40), rng.normal(-0.9, 0.1, size=40)
+    worse = np.where(np.arange(40) % 2, -0.5, -2.5)
+    grades, classes = Ordinal(phi=[0.0, 1.0]), Categorical(3)
+    finalists = [
+        Finalist(name, [], family, None, np.arange(40), judged, 0.0, np.ones(40), np.eye(0), 0.0, judged)
+        for name, family, judged in (("a", grades, first), ("classes", classes, worse), ("b", grades, better))
+    ]
+    alone = weighed(Contest(SearchTable(()), (finalists[0], finalists[2])))
+    both = weighed(Contest(SearchTable(()), tuple(finalists)))
+    assert [finalist.name for finalist in both.finalists] == [*(f.name for f in alone.finalists), "classes"]
+    assert sum(both.weights) == pytest.approx(1.0) and 0.05 <= both.weights[-1] < 0.5
+    np.testing.assert_allclose(np.array(both.weights[:-1]) / (1.0 - both.weights[-1]), alone.weights, rtol=1e-12)
 
 
 def test_labels_of_any_kind():
