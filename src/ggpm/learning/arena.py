@@ -134,9 +134,10 @@ class Arena:
         pool = as_classes(self.pool)
         if pool is None:
             return None
-        own, pool.rule = pool.rule, for_comparison(pool.rule, pool.family)
-        own = None if own is pool.rule else own
-        return replace(self, pool=pool, own=own, at_once=True, called=", as classes")
+        own = pool.rule
+        pool.rule = for_comparison(own, pool.family)
+        judge = None if own is pool.rule else own
+        return replace(self, pool=pool, own=judge, at_once=True, called=", as classes")
 
     def offers(self, recipe: Recipe) -> bool:
         """Whether a recipe may be tried."""
