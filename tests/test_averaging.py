@@ -17,7 +17,8 @@ from ggpm.data.columns import Columns
 from ggpm.estimators import averaging
 from ggpm.families import Poisson
 from ggpm.fields.dense import DenseField
-from ggpm.learning.contest import Contest, Finalist, SearchTable
+from ggpm.kernels.candidates import Recipe
+from ggpm.learning.contest import Contest, Finalist, SearchTable, _opinions
 from ggpm.prediction.mixture import Mixture
 from ggpm.prediction.predictive import Predictive
 
@@ -127,7 +128,9 @@ def model(request):
     X, y = several()
     with pytest.MonkeyPatch.context() as patch:
         # weights that are given, so that there is something to average whatever stacking would say
-        patch.setattr(averaging, "stacking_weights", lambda loo, rows: np.array([0.5, 0.3, 0.2, 0.0])[: loo.shape[1]])
+        patch.setattr(
+            averaging, "stacking_weights", lambda loo, rows: np.array([0.5, 0.3, 0.2, 0.0, 0.0])[: loo.shape[1]]
+        )
         fitted = GGPRegressor("gamma", averaging=request.param, inference="laplace").fit(X, y)
     assert len(fitted.fit_.members) > 2
     return fitted
@@ -183,9 +186,22 @@ def test_weights_are_those_of_stacking_with_rows_that_speak_for_each_alone():
 
 def test_other_opinions_are_asked_for_only_where_they_are_averaged():
     names = {how: [trial.name for trial in chosen_of(how).table] for how in averaging.AVERAGING}
-    assert {"linear", "linear + additive"} <= set(names["auto"]) and names["auto"] == names["stack"]
+    rough = "Matérn 1/2, ranks, own lengths"
+    assert {"linear", "linear + additive", rough} <= set(names["auto"]) and names["auto"] == names["stack"]
     assert "linear" not in names["none"] and names["integrate"] == names["none"]
     assert chosen_of("none").weights == (1.0,) and len(chosen_of("integrate").finalists) == 1
+
+
+def test_the_rough_opinion_has_ranks_and_labels_as_far_as_columns_allow():
+    def rough(offered):
+        recipes = _opinions(Recipe(2.5, linear=True, noise=True), lambda recipe: all(
+            part in offered for part in ("ranks", "labels") if getattr(recipe, part)
+        ))  # fmt: skip
+        return str(recipes[-1])
+
+    assert rough(()) == "Matérn 1/2, own lengths + noise"
+    assert rough(("ranks",)) == "Matérn 1/2, ranks, own lengths + noise"
+    assert rough(("ranks", "labels")) == "Matérn 1/2, ranks, own lengths, by labels + noise"
 
 
 def test_a_constant_that_wins_is_left_alone():

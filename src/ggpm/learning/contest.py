@@ -407,10 +407,12 @@ def contest(
         kept.append(best)
     flat = ring.tried([(FLAT, best.rows, None, None)], max_iter=SHORT_CLIMB)
     shown = [e for e in flat if not _shows(best, e, len(best.rows) / n)]
-    others = [] if shown or not opinions else [c for c in _opinions(best.recipe) if c != best.recipe]
+    others = [] if shown or not opinions else [c for c in _opinions(best.recipe, arena.offers) if c != best.recipe]
     known = [e for e in rung if e.recipe in others and len(e.rows) == len(best.rows)]
     untried = [c for c in others if c not in {e.recipe for e in known}]
-    asked = ring.tried([(c, best.rows, None, None) for c in untried], max_iter=LONG_CLIMB)
+    asked = ring.tried([(c, best.rows, None, None) for c in untried if not c.joint], max_iter=LONG_CLIMB)
+    # those that have the winner's parts begin where it ended
+    asked += ring.tried([(c, best.rows, best, None) for c in untried if c.joint], max_iter=SHORT_CLIMB)
     heard = [(arena, e) for e in (*known, *asked)]
     classes = arena.as_classes() if opinions and not shown else None
     if classes is not None:  # with the kernel that won, from where it ended
@@ -419,17 +421,23 @@ def contest(
     return ring.outcome([*kept, *shown], heard)
 
 
-def _opinions(winner: Recipe) -> list[Recipe]:
+def _opinions(winner: Recipe, offers: Callable[[Recipe], bool]) -> list[Recipe]:
     """Plain kinds of functions, whose forecasts are worth hearing beside the winner's.
 
-    A line, a sum of functions of single columns and a line, and a function of all columns with lengths of their own:
-    each with the winner's levels of combinations of labels and noise. On 76 sets of docs/forecasts.md further ones (RBF
-    and Matérn 1/2 with one length, by ranks or not, lines by ranks, or all of the last rung) gained no more.
+    A line, a sum of functions of single columns and a line, and two functions of all columns with lengths of their own,
+    of which the rough one, by ranks and by labels as far as columns allow, comes near to what trees see: each with the
+    winner's levels of combinations of labels and noise. On 76 sets of docs/forecasts.md further ones (RBF and Matérn
+    1/2 with one length, by ranks or not, lines by ranks, or all of the last rung) gained no more, and on 48 the kernel
+    of random trees, exp(-sum_j |x_j - x_j'|/l_j), no more than the rough one.
     """
     line = replace(winner, nu=PLAINEST.nu, joint=False, linear=True)
     line = replace(line, **dict.fromkeys(("own", "additive", "labels", "common", "ranks"), False))
     sums = replace(line, nu=SMOOTHNESSES[0], additive=True, ranks=winner.ranks)
-    return [line, sums, Recipe(1.5, own=True, cells=winner.cells, noise=winner.noise)]
+    own = Recipe(1.5, own=True, cells=winner.cells, noise=winner.noise)
+    rough = replace(own, nu=SMOOTHNESSES[-1])
+    for part in ("ranks", "labels"):
+        rough = replace(rough, **{part: offers(replace(rough, **{part: True}))})
+    return [line, sums, own, rough]
 
 
 def _bred(recipe: Recipe, part: str) -> Recipe:
