@@ -86,7 +86,10 @@ def _additions(p: Predictive, law: Recalibration) -> tuple[Array, Array]:
 
 def _counts(p: Predictive, k: Array) -> Array:
     """Counts (..., m) as the user has them: out of trials with the failures beside, (..., m, 2)."""
-    return np.stack([k, p.trials - k], axis=-1) if p.family.countable else k
+    if not p.family.countable:
+        return k
+    assert p.trials is not None  # without trials nothing is corrected, and nobody asks
+    return np.stack([k, p.trials - k], axis=-1)
 
 
 def _known(p: Predictive) -> tuple[Array, Array]:
