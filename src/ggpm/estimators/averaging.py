@@ -18,11 +18,11 @@ from scipy.special import logsumexp
 
 from ggpm.families.wrapped import unwrapped
 from ggpm.fields.dense import DenseField
+from ggpm.learning.as_classes import as_classes
 from ggpm.learning.choice import gaussian
 from ggpm.learning.contest import Contest, Finalist
 from ggpm.learning.fit import Fit, SearchOutcome
 from ggpm.learning.objective import Evidence
-from ggpm.learning.relatives import relative
 from ggpm.prediction.compare import stacking_weights
 
 __all__ = ["AVERAGING"]
@@ -117,7 +117,7 @@ def stacked(fit: Fit, contest: Contest) -> Fit:
     members = list(fit.members)
     weights = [contest.weights[0] * member.weight for member in members]
     for weight, finalist in zip(contest.weights[1:], contest.finalists[1:]):
-        evidence = fit.evidence if _alike(finalist, fit) else relative(fit.evidence)
+        evidence = fit.evidence if _alike(finalist, fit) else as_classes(fit.evidence)
         if evidence is None:
             continue
         try:

@@ -16,7 +16,7 @@ from ggpm.data.text import Hint, Message
 from ggpm.estimators.intake import inputs_of
 from ggpm.estimators.output import FramedOutput
 from ggpm.families.base import Family
-from ggpm.prediction.averages import mixed_moments, of_one_family, picked
+from ggpm.prediction.averages import mixed_moments, of_one_latent, picked
 from ggpm.prediction.mixture import averaged
 from ggpm.prediction.predictive import Predictive
 from ggpm.prediction.recalibrated import Recalibrated
@@ -50,11 +50,8 @@ class Predicting(FramedOutput):
         if is_dask(X):
             return self.predict_dist(X, offset=offset).latent()
         self._require_offset(offset)
-        weights, fits, means, covs = zip(*self._latents(inputs_of(self, X, self.fit_.columns)[0], offset))
-        own, shares = of_one_family(np.stack(weights), [fit.family for fit in fits])
-        if len(own) == 1:
-            return means[0], covs[0]
-        return mixed_moments(shares, [means[k] for k in own], [covs[k] for k in own])
+        weights, _, means, covs = zip(*self._latents(inputs_of(self, X, self.fit_.columns)[0], offset))
+        return (means[0], covs[0]) if len(means) == 1 else mixed_moments(np.stack(weights), means, covs)
 
     def _latents(self, X: Array, offset: Any) -> list[tuple[Array, Fit, Array, Array]]:
         """Every fit that is averaged at encoded rows, with its weights (m,), and the latent's mean and covariance."""
@@ -68,17 +65,16 @@ class Predicting(FramedOutput):
         return as_offset(offset, len(X), self.family_.latent_dim)
 
     def _shift(self, fit: Fit, offset: Array) -> Array | float:
-        """What is added to the latent of one of the fits; classes beside grades have neither offset nor origin."""
-        return offset + fit.family.origin if fit.family.latent_dim == self.family_.latent_dim else 0.0
+        """What is added to the latent of one of the fits; those of another family have neither offset nor origin."""
+        return offset + self.family_.origin if fit.family.latent_dim == self.family_.latent_dim else 0.0
 
     def _heard(self, X: Array, offset: Array) -> list[tuple[Array, Fit]]:
-        """Fits that are averaged at encoded rows, with their weights: classes beside grades know of no offset."""
+        """Fits that are averaged at encoded rows, with their weights: those of another family know of no offset."""
         fits = self.fit_.averaged(X)
-        moved = [fit.family.latent_dim == self.family_.latent_dim for _, fit in fits]
-        if not offset.any() or all(moved):
+        if not offset.any():
             return fits
-        total = np.sum([weight for (weight, _), its in zip(fits, moved) if its], axis=0)
-        return [(weight / total, fit) for (weight, fit), its in zip(fits, moved) if its]
+        alike, weights = of_one_latent(np.stack([w for w, _ in fits]), [fit.family.latent_dim for _, fit in fits])
+        return [(weight, fits[k][1]) for k, weight in zip(alike, weights)]
 
     def _require_offset(self, offset: Any) -> None:
         """Without the offset that a model was fitted with, its predictions are for an exposure that nobody meant."""
@@ -138,8 +134,8 @@ class Predicting(FramedOutput):
         check_is_fitted(self)
         encoded = inputs_of(self, X, self.fit_.columns)[0]
         weights, fits = zip(*self.fit_.averaged(encoded))
-        own, shares = of_one_family(np.stack(weights), [fit.family for fit in fits])
-        return mixed_terms(shares, [terms(fits[k].posterior, encoded) for k in own])
+        alike, shares = of_one_latent(np.stack(weights), [fit.family.latent_dim for fit in fits])
+        return mixed_terms(shares, [terms(fits[k].posterior, encoded) for k in alike])
 
     def predict_effect(self, term: str, X: Array, at: Array) -> Predictive:
         """Predictive distribution where one term of the kernel is at encoded rows, and all others at one row.

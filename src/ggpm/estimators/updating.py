@@ -22,9 +22,9 @@ from ggpm.families.weighted import Weighted
 from ggpm.fields.dense import DenseField
 from ggpm.fields.neighbours.field import NeighboursField
 from ggpm.kernels.threads import threads_for
+from ggpm.learning.as_classes import as_classes
 from ggpm.learning.fit import Fit, SearchOutcome
 from ggpm.learning.objective import Evidence
-from ggpm.learning.relatives import relative
 
 Array = NDArray[np.float64]
 
@@ -70,11 +70,11 @@ class Updating(Judging):
 
         def renewed(member: Fit) -> Fit | None:
             """One of the fits that take part in predictions, with the rows of all; None where it cannot have them."""
-            alike = type(member.family) is type(fit.family)
+            alike = member.family.latent_dim == fit.family.latent_dim
             likelihood = member.evidence.family if alike else fit.evidence.family
             family = _joined(likelihood, before, codes, weight)[0]
             evidence: Any = Evidence(family, member.kernels, field, member.rule, member.evidence.objective)
-            evidence = evidence if alike else relative(evidence, member.family)
+            evidence = evidence if alike else as_classes(evidence)
             if evidence is None:
                 return None
             evidence.priors = member.evidence.priors

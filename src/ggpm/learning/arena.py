@@ -15,11 +15,11 @@ from ggpm.families.base import Family
 from ggpm.families.weighted import Weighted, weights_of
 from ggpm.fields.base import Approximation
 from ggpm.kernels.candidates import Ingredients, Recipe, transferred, transferred_square
+from ggpm.learning.as_classes import as_classes
 from ggpm.learning.cavities import LEARNED, log_densities, without_blocks
 from ggpm.learning.choice import for_comparison
 from ggpm.learning.objective import Evidence, WarmObjective, search
 from ggpm.learning.priors import Priors
-from ggpm.learning.relatives import called, relative
 from ggpm.learning.search import Optimum
 from ggpm.sites.base import Rule
 
@@ -129,15 +129,15 @@ class Arena:
     called: str = ""
     """What is said of its candidates behind their recipes, where the family is not the model's."""
 
-    def relative(self) -> Arena | None:
-        """The same under the family's relative, grades as classes, say; None where there is none."""
-        pool = relative(self.pool)
+    def as_classes(self) -> Arena | None:
+        """The same for grades as classes; None for other outputs."""
+        pool = as_classes(self.pool)
         if pool is None:
             return None
         own = pool.rule
         pool.rule = for_comparison(own, pool.family)
         judge = None if own is pool.rule else own
-        return replace(self, pool=pool, own=judge, at_once=True, called=", " + called(pool.family))
+        return replace(self, pool=pool, own=judge, at_once=True, called=", as classes")
 
     def offers(self, recipe: Recipe) -> bool:
         """Whether a recipe may be tried."""

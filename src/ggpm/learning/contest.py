@@ -47,9 +47,9 @@ FIRST_ROWS, LAST_ROWS = 80, 500
 # costs about as much as with structure. Blocks of up to three latents have structure.
 MOST_COUPLED, CHEAP_BLOCKS = 700, 3
 SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, and on the last
-# Of relatives, which begin where the winner ended: for grades as classes twelve gain no more, one 0.0002 nats a row
-# less (26 sets of docs/forecasts.md).
-CLIMB_OF_RELATIVES = 5
+# Of grades as classes, which begin where the winner ended: twelve gain no more, one 0.0002 nats a row less (26 sets of
+# docs/forecasts.md).
+CLIMB_OF_CLASSES = 5
 PLAINEST, FLAT = Recipe(np.inf), Recipe(flat=True)
 SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
 PARTS = ("ranks", "own", "labels", *SUMMANDS)
@@ -414,10 +414,10 @@ def contest(
     # those that have the winner's parts begin where it ended
     asked += ring.tried([(c, best.rows, best, None) for c in untried if c.joint], max_iter=SHORT_CLIMB)
     heard = [(arena, e) for e in (*known, *asked)]
-    other = arena.relative() if opinions and not shown else None
-    if other is not None:  # with the kernel that won, from where it ended
-        found = ring.tried([(best.recipe, best.rows, best, None)], arena=other, max_iter=CLIMB_OF_RELATIVES)
-        heard += [(other, e) for e in found]
+    classes = arena.as_classes() if opinions and not shown else None
+    if classes is not None:  # with the kernel that won, from where it ended
+        found = ring.tried([(best.recipe, best.rows, best, None)], arena=classes, max_iter=CLIMB_OF_CLASSES)
+        heard += [(classes, e) for e in found]
     return ring.outcome([*kept, *shown], heard)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-__all__ = ["by_rows", "log_average", "mixed_moments", "of_one_family", "picked"]
+__all__ = ["by_rows", "log_average", "mixed_moments", "of_one_latent", "picked"]
 
 Array = NDArray[np.float64]
 
@@ -32,26 +32,30 @@ def log_average(weighted: Sequence[tuple[Array, Array]]) -> Array:
         return np.asarray(logsumexp([np.log(weight) + found for weight, found in weighted], axis=0))
 
 
-def of_one_family(weights: Sequence[Array] | Array, families: Sequence[object]) -> tuple[list[int], Array]:
-    """Numbers of the parts, of weights (K,) or (K, m), whose families are like the first's, and their weights.
+def of_one_latent(weights: Sequence[Array] | Array, sizes: Sequence[int]) -> tuple[list[int], Array]:
+    """Numbers of the parts, of weights (K,) or (K, m), whose latents are as long as the first's, and their weights.
 
-    Latents of others have nothing to do with these.
+    Others are of another family, and their latents have nothing to do with these.
 
-    >>> of_one_family([0.5, 0.2, 0.3], [1.0, "another", 2.0])
+    >>> of_one_latent([0.5, 0.2, 0.3], [1, 3, 1])
     ([0, 2], array([0.625, 0.375]))
     """
-    alike = [k for k, family in enumerate(families) if type(family) is type(families[0])]
+    alike = [k for k, size in enumerate(sizes) if size == sizes[0]]
     shares = np.asarray(weights, dtype=np.float64)
-    return alike, shares if len(alike) == len(families) else shares[alike] / shares[alike].sum(axis=0)
+    return alike, shares if len(alike) == len(sizes) else shares[alike] / shares[alike].sum(axis=0)
 
 
 def mixed_moments(weights: Array, means: Sequence[Array], covs: Sequence[Array]) -> tuple[Array, Array]:
     """Mean (m, D) and covariance (m, D, D) of mixtures of Gaussians, of weights (K,) or (K, m).
 
+    Of those that have as many latents as the first.
+
     >>> mean, cov = mixed_moments([0.5, 0.5], [np.zeros((1, 1)), np.full((1, 1), 2.0)], [np.ones((1, 1, 1))] * 2)
     >>> mean[0, 0], cov[0, 0, 0]
     (np.float64(1.0), np.float64(2.0))
     """
+    alike, weights = of_one_latent(weights, [m.shape[1] for m in means])
+    means, covs = [means[k] for k in alike], [covs[k] for k in alike]
     mean = np.sum([by_rows(w, m) for w, m in zip(weights, means)], axis=0)
     apart = [m - mean for m in means]
     squares = [by_rows(w, c + d[:, :, None] * d[:, None, :]) for w, c, d in zip(weights, covs, apart)]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.checks import check_whole
-from ggpm.prediction.averages import by_rows, log_average, mixed_moments, of_one_family, picked
+from ggpm.prediction.averages import by_rows, log_average, mixed_moments, of_one_latent, picked
 from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.predictive import Predictive
 from ggpm.sites.densities import log_expected_prob
@@ -26,8 +26,8 @@ class Mixture(Predictive):
     Parameters
     ----------
     parts : predictive distributions of the same rows
-        Families may differ in their hyperparameters, and be relatives of the first one's: `family` and the latent are
-        those of the heaviest of the first one's own.
+        Families may differ in their hyperparameters, and those of classes beside the first's, in which order counts:
+        `family` is that of the heaviest with a latent as long as the first's.
     weights : array (parts,), or (parts, m) where rows have their own
         Not negative, with sum one over the parts.
 
@@ -44,10 +44,9 @@ class Mixture(Predictive):
         self.parts = tuple(parts)
         columns = np.reshape(np.asarray(weights, dtype=np.float64), (len(self.parts), -1))
         self.weights = np.broadcast_to(columns, (len(self.parts), len(self.parts[0])))
-        which, shares = of_one_family(self.weights, [p.family for p in parts])
-        own = [self.parts[k] for k in which]
-        mean, cov = mixed_moments(shares, [p.latent_mean for p in own], [p.latent_cov for p in own])
-        main = own[int(columns[which].sum(axis=1).argmax())]
+        mean, cov = mixed_moments(self.weights, [p.latent_mean for p in parts], [p.latent_cov for p in parts])
+        alike, shares = of_one_latent(columns, [p.latent_mean.shape[1] for p in parts])
+        main = self.parts[alike[int(shares.sum(axis=1).argmax())]]
         super().__init__(main.family, mean, cov, main.trials, main.classes)
 
     @property
@@ -124,7 +123,7 @@ class Mixture(Predictive):
 
     def _encoded_for(self, part: Predictive, y: Array) -> Array:
         """y as a part's family encodes it."""
-        if type(part.family) is type(self.family):
+        if part.family.latent_dim == self.family.latent_dim:
             return y
         return part.family.encode(self.family.decode(y))
 

@@ -1,4 +1,4 @@
-"""Relatives in an average: grades as classes, a softmax of the same grades, and gamma amounts as log-normal ones."""
+"""Grades as classes: a softmax of the same grades, in an average with models of their order."""
 
 import pickle
 
@@ -9,9 +9,9 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from ggpm import GGPOrdinalClassifier, GGPRegressor, compare, conformal, load, save
 from ggpm.estimators.averaging import weighed
-from ggpm.families import Categorical, Gamma, LogNormal, Ordinal
+from ggpm.families import Categorical, Ordinal
+from ggpm.learning.as_classes import as_classes
 from ggpm.learning.contest import Contest, Finalist, SearchTable
-from ggpm.learning.relatives import relative
 from ggpm.prediction.mixture import Mixture
 from ggpm.prediction.predictive import Predictive
 
@@ -149,8 +149,10 @@ def test_rows_of_weight_two_are_rows_twice():
     counts = rng.integers(1, 3, size=30)
     kernel, held = ConstantKernel(1.0) * RBF(1.0), {"optimizer": None, "inference": "laplace"}
     given = GGPRegressor("ordinal", kernel, **held)
-    weighted = relative(given.fit(X, y, sample_weight=counts).fit_.evidence)
-    copied = relative(GGPRegressor("ordinal", kernel, **held).fit(X.repeat(counts, 0), y.repeat(counts)).fit_.evidence)
+    weighted = as_classes(given.fit(X, y, sample_weight=counts).fit_.evidence)
+    copied = as_classes(
+        GGPRegressor("ordinal", kernel, **held).fit(X.repeat(counts, 0), y.repeat(counts)).fit_.evidence
+    )
     assert weighted.infer().log_evidence == pytest.approx(copied.infer().log_evidence, rel=1e-8)
 
 
@@ -165,75 +167,10 @@ def test_others_have_no_classes():
         GGPRegressor("poisson", kernel, optimizer=None).fit(X, y),
         GGPRegressor("ordinal", kernel, optimizer=None).fit(X, np.arange(30) % 20),
     ):
-        assert relative(model.fit_.evidence) is None
+        assert as_classes(model.fit_.evidence) is None
 
 
 def test_stacking_with_neighbours_hears_grades_alone():
     model = GGPRegressor("ordinal", neighbours=8, averaging="stack").fit(*disordered(60))
     assert {type(fit.family) for fit in model.fit_.members} == {Ordinal}
     assert sum(fit.weight for fit in model.fit_.members) == pytest.approx(1.0)
-
-
-# ---- amounts ---------------------------------------------------------------------------------------------------------
-def amounts(n, seed=0):
-    """Log-normal ones, whose tails are longer than a gamma's."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 2))
-    return X, 100.0 * np.exp(np.sin(2 * X[:, 0]) + 0.7 * rng.normal(size=n))
-
-
-@pytest.fixture(scope="module")
-def of_amounts():
-    fitted = GGPRegressor("gamma", recalibration="none").fit(*amounts(90))
-    assert [type(member.family) for member in fitted.fit_.members][-1] is LogNormal
-    return fitted
-
-
-def test_amounts_are_heard_as_log_normal_ones(of_amounts, tmp_path):
-    X, y = amounts(200, seed=1)
-    p = of_amounts.predict_dist(X)
-    parts = [fit.family for fit in of_amounts.fit_.members]
-    weights = [fit.weight for fit in of_amounts.fit_.members]
-    assert [type(part.family) for part in p.parts] == [type(family) for family in parts]
-    expected = logsumexp([np.log(w) + part.log_prob(y) for w, part in zip(weights, p.parts)], axis=0)
-    np.testing.assert_allclose(p.log_prob(y), expected, rtol=1e-12)
-    np.testing.assert_allclose(p.mean(), sum(w * part.mean() for w, part in zip(weights, p.parts)), rtol=1e-9)
-    for q in (0.02, 0.5, 0.9):
-        np.testing.assert_allclose(p.cdf(p.quantile(q)), q, atol=3e-5)
-    own = [k for k, family in enumerate(parts) if type(family) is Gamma]
-    share = np.array(weights)[own] / np.sum(np.array(weights)[own])
-    latent = sum(s * p.parts[k].latent_mean for s, k in zip(share, own))
-    np.testing.assert_allclose(p.latent_mean, latent, rtol=1e-12)
-    np.testing.assert_allclose(of_amounts.predict_latent(X)[0], latent, rtol=1e-12)
-    save(of_amounts, tmp_path / "model.ggpm")
-    np.testing.assert_array_equal(load(tmp_path / "model.ggpm").predict(X), of_amounts.predict(X))
-    alone = GGPRegressor("gamma", recalibration="none", averaging="integrate").fit(*amounts(90))
-    assert np.mean(of_amounts.log_predictive_density(X, y) - alone.log_predictive_density(X, y)) > 0.0
-
-
-def test_an_offset_moves_log_normal_amounts_too():
-    X, y = amounts(60)
-    offset = np.linspace(-1.0, 1.0, len(X))
-    model = GGPRegressor("gamma").fit(X, y * np.exp(offset), offset=offset)
-    assert type(model.fit_.members[-1].family) is LogNormal
-    moved, resting = (
-        model.predict_dist(X, offset=o).components[-1][1].latent_mean[:, 0] for o in (offset, 0.0 * offset)
-    )
-    np.testing.assert_allclose(moved - resting, offset, rtol=1e-12)
-    assert abs(np.mean(resting - np.log(y))) < 0.05  # the median of log-normal amounts, from its own origin
-
-
-def test_further_rows_are_rows_of_the_log_normal_fit_too(of_amounts):
-    X, y = amounts(120)
-    more = pickle.loads(pickle.dumps(of_amounts)).update(X[90:], y[90:])
-    before, after = of_amounts.fit_.members[-1], more.fit_.members[-1]
-    assert type(after.family) is LogNormal and after.family.phi == before.family.phi
-    assert after.weight == before.weight and len(after.evidence.field.y) == 120
-    evidence = relative(more.fit_.evidence, before.family)
-    np.testing.assert_allclose(after.evidence.field.offset, evidence.field.offset, rtol=1e-14)
-
-
-@pytest.mark.parametrize("family", [Gamma(link="softplus"), Gamma(phi=0.5, phi_bounds="fixed")])
-def test_other_amounts_have_no_relative(family):
-    X, y = amounts(20)
-    assert relative(GGPRegressor(family, optimizer=None).fit(X, y).fit_.evidence) is None
