@@ -398,12 +398,11 @@ def contest(
             helped = [part for part in PARTS if part in helpful and not getattr(best.recipe, part)]
             best = pruned
         kept.append(best)
-    # with these parts another smoothness may be right than was without them: all of them meet again
-    again = [replace(best.recipe, nu=nu) for nu in (PLAINEST.nu, *SMOOTHNESSES) if smooth]
-    found = ring.tried([(c, best.rows, best, None) for c in again if c not in tried], max_iter=LONG_CLIMB)
+    # with these parts another smoothness may be right than was without them
+    found = _other_smoothness(ring, best, rung) if smooth else []
     rung = [*rung, *found]
-    if found and found[0].score > best.score:
-        best = found[0]
+    if found and (other := max(found, key=lambda e: e.score)).score > best.score:
+        best = other
         kept.append(best)
     flat = ring.tried([(FLAT, best.rows, None, None)], max_iter=SHORT_CLIMB)
     shown = [e for e in flat if not _shows(best, e, len(best.rows) / n)]
@@ -419,6 +418,24 @@ def contest(
         found = ring.tried([(best.recipe, best.rows, best, None)], arena=classes, max_iter=CLIMB_OF_CLASSES)
         heard += [(classes, e) for e in found]
     return ring.outcome([*kept, *shown], heard)
+
+
+def _other_smoothness(ring: Ring, best: Entry, rung: Sequence[Entry]) -> list[Entry]:
+    """The best candidate with other smoothnesses, tried from the nearest on as long as the next one does better."""
+    ladder = (PLAINEST.nu, *SMOOTHNESSES)
+    out: list[Entry] = []
+    for step in (1, -1):
+        before, k = best, ladder.index(best.recipe.nu) + step
+        while 0 <= k < len(ladder):
+            recipe = replace(best.recipe, nu=ladder[k])
+            found = [e for e in rung if e.recipe == recipe and len(e.rows) == len(best.rows)]
+            if not found:
+                found = ring.tried([(recipe, best.rows, before, None)], max_iter=LONG_CLIMB)
+                out += found
+            if not found or found[0].score <= before.score:
+                break
+            before, k = found[0], k + step
+    return out
 
 
 def _opinions(winner: Recipe, offers: Callable[[Recipe], bool]) -> list[Recipe]:
