@@ -132,7 +132,7 @@ class Explicit:
 
     def sensitivity(self):
         V = (self.K - self.K @ self.E @ self.K).reshape(self.n, self.D, self.n, self.D)
-        return BlockSensitivity.of(self.matrices, self.blocks, V)
+        return BlockSensitivity(self.matrices, V, self.blocks)
 
 
 def test_the_field_is_short():

@@ -173,6 +173,13 @@ class Process(ABC):
         """A better target where factorised sites leave out a coupling that the likelihood has; None: none is known."""
         return None
 
+    def ahead(self, rule: Any) -> Any:
+        """What finds targets nearer to the end of a search than natural-gradient steps, by several such; or None.
+
+        It has a method ``target(rule, look, q, change)``, with the change of the next step, and lasts for one search.
+        """
+        return None
+
     # ---- from one process to another -----------------------------------------------------------------------------
     @abstractmethod
     def remember(self, approximation: Approximation) -> Any:

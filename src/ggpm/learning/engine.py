@@ -231,7 +231,10 @@ class _Bound:
     """Natural-gradient steps, extrapolated where that helps."""
 
     def __init__(self, rule: Rule, process: Process, start: Any):
-        self.asked, self.rule, self.process = rule, rule.loosened(process.shape[1]), process
+        self.asked, self.process, self.ahead = rule, process, process.ahead(rule)
+        # the few steps from nearby, where each is found ahead, are not worth a change of rules
+        few = start is not None and self.ahead is not None
+        self.rule = rule if few else rule.loosened(process.shape[1])
         self.state = self._first(start)
         if not np.isfinite(self.state.bound):
             raise InferenceError("the evidence lower bound is not finite at these hyperparameters")
@@ -293,9 +296,11 @@ class _Bound:
     def arrived(self) -> bool:
         """Whether the sites stay where they are; those of the loosened rule lead to those that are asked for."""
         if self.rule != self.asked and self._arrived():
+            finer = self.rule.wobble != self.asked.wobble
             self.rule, self.least, self.idle = self.asked, np.inf, 0
-            self.state = self._looked(self.state.natural, self.state.q)
-            self.trace[-1] = self.state.bound
+            if finer:
+                self.state = self._looked(self.state.natural, self.state.q)
+                self.trace[-1] = self.state.bound
         return self.rule == self.asked and self._arrived()
 
     def _arrived(self) -> bool:
@@ -314,12 +319,12 @@ class _Bound:
         small = self.change <= np.sqrt(wobble / process.shape[0])
         target = process.target(state.look, state.q)
         better = process.coupled_target(self.rule, state.look, state.q)
-        ahead = target if better is None else better
-        pair = _flat(state.natural), _flat(ahead)
+        pair = _flat(state.natural), _flat(target if better is None else better)
         # expectations may overflow far from the optimum: such a step is only ever taken in part
         self.history = [*self.history, pair][-MEMORY:] if np.all(np.isfinite(pair[1])) else []
-        step = None
-        if len(self.history) > 1:
+        nearer = None if self.ahead is None else self.ahead.target(self.rule, state.look, state.q, self.change)
+        step = None if nearer is None else line_search(self._trials([(1.0, nearer)]), floor, 0.0)
+        if step is None and len(self.history) > 1:
             step = line_search(self._trials([(1.0, _unflat(anderson(self.history), state.natural))]), floor, 0.0)
             if step is None:
                 self.history = self.history[-max(KEPT, len(self.history) // 2) :]
@@ -332,7 +337,7 @@ class _Bound:
         if step is None and small:
             # a row has as many nodes as its own error asks for, and a state that asked for others may look too good
             floor -= wobble
-            step = line_search(self._trials([(1.0, ahead)]), floor, 0.0)
+            step = line_search(self._trials([(1.0, target if better is None else better)]), floor, 0.0)
         if step is None:
             self.there = self.change <= ROUNDED
             return not self.there and len(self.trace) == 1 and self._again()

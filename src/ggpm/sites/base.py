@@ -20,6 +20,7 @@ over y given the latent, the Fisher curvature, which families give as ``U(..., e
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -74,6 +75,8 @@ class Sites:
     """Rules of the nodes that expectations were summed over, for their derivatives."""
     error: float = 0.0
     """What `value` may be off by because of its nodes."""
+    nodes: Any = None
+    """As `levels`, also where the expectation over one latent has a closed form and its derivatives have not."""
 
 
 class Slopes(ABC):
@@ -150,6 +153,13 @@ class Rule(ABC):
     def coupled(self, problem: Problem, f: Array, V: Marginals, sites: Sites) -> Array:
         """U with the coupling of latent dimensions that factorised sites leave out, (n, D, D)."""
         return sites.U.dense() if sites.coupling is None else sites.coupling
+
+    def near(self, problem: Problem, f: Array, V: Marginals, sites: Sites) -> Callable[[Array, Marginals], Sites]:
+        """Gradient and precision of the sites at means and covariances near f and V, for less than `at` asks.
+
+        They are smooth, and at f and V they are ``sites``.
+        """
+        return lambda f, V: self.at(problem, f, V)
 
     @abstractmethod
     def slopes(self, problem: Problem, f: Array, V: Marginals | None, sites: Sites) -> Slopes:

@@ -18,7 +18,9 @@ the Hermite series of g.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import cast
 
 import numpy as np
@@ -67,6 +69,8 @@ class Expected:
     """Rules of the rows' nodes, -1 in rows with a closed form; None where all have one."""
     error: float = 0.0
     """What the values of all rows are off by together: their own estimates, where they have nodes."""
+    nodes: Levels | None = None
+    """As ``levels``, and of the nodes of all latents but the last where E[.] over that one has a closed form."""
 
 
 def root(V: Marginals, factorised: bool) -> Array:
@@ -74,23 +78,32 @@ def root(V: Marginals, factorised: bool) -> Array:
     return np.asarray(np.sqrt(V.diag) if factorised else np.linalg.cholesky(V.dense()), dtype=np.float64)
 
 
-def expect(problem: Problem, mean: Array, R: Array, accuracy: str) -> Expected:
-    """Expected log-likelihood of every row under N(mean, R R^T); not-a-number becomes -inf."""
+def expect(problem: Problem, mean: Array, R: Array, accuracy: str, nodes: Levels | None = None) -> Expected:
+    """Expected log-likelihood of every row under N(mean, R R^T); not-a-number becomes -inf.
+
+    Rows with ``nodes`` of an earlier expectation keep these.
+    """
     closed = _closed_form(problem, mean, R)
     if closed is None and problem.family.has("expected_over_last"):
         finer = "searching" if accuracy == "coarse" else accuracy  # nodes of fewer latents
-        found = _by_nodes(problem, mean, R if R.ndim == 3 else Diagonal(R).dense(), finer, given_last=True)
+        found = _by_nodes(problem, mean, R if R.ndim == 3 else Diagonal(R).dense(), finer, nodes, given_last=True)
         return found if R.ndim == 3 else replace(found, U=found.U.diagonal())
     if closed is not None or not problem.family.shift_invariant:
         wide = problem.family.has("expected_log_prob_wide")
-        return _by_nodes(problem, mean, R, accuracy, closed=wide) if closed is None else closed
-    found, A = _by_nodes(*_contrasted(problem, mean, R), accuracy), contrasts(mean.shape[1])
+        return _by_nodes(problem, mean, R, accuracy, nodes, closed=wide) if closed is None else closed
+    found, A = _by_nodes(*_contrasted(problem, mean, R), accuracy, nodes), contrasts(mean.shape[1])
     U = Blocks(A.T @ found.U.dense() @ A)
-    return Expected(found.value, found.u @ A, U if R.ndim == 3 else U.diagonal(), U.values, found.levels, found.error)
+    return replace(found, u=found.u @ A, U=U if R.ndim == 3 else U.diagonal(), blocks=U.values)
 
 
 def _by_nodes(
-    problem: Problem, mean: Array, R: Array, accuracy: str, given_last: bool = False, closed: bool = False
+    problem: Problem,
+    mean: Array,
+    R: Array,
+    accuracy: str,
+    nodes: Levels | None = None,
+    given_last: bool = False,
+    closed: bool = False,
 ) -> Expected:
     """By nodes of all latents, or of all but the last.
 
@@ -99,41 +112,53 @@ def _by_nodes(
     """
     (n, D), family, d = problem.shape, problem.family, problem.shape[1] - given_last
     value, u, moment = np.full(n, -np.inf), np.zeros((n, D)), np.zeros(R.shape)
-    length = np.linalg.norm(mean + problem.offset, axis=1) if closed else np.zeros(n)
-    own = (R[..., :d].T / np.maximum(1.0, OF_LENGTH * length)).T  # beside what counts for a width
-    levels, trial = first_levels(own, by_error=True), first_levels(own, by_error=True)
     best, tolerance, error = np.full(n, np.inf), np.zeros(n), np.zeros((n, d))
-    narrow = np.abs(own).reshape(n, -1).max(axis=1) <= WIDE
-    rows, most = np.flatnonzero(narrow | (not closed)), MOST_NODES[accuracy] // max(1, d - 1)
-    while rows.size:
-        for part, x, weights in groups(trial, d, rows, width=2):
+
+    def summed(levels: Levels, rows: Rows) -> Iterator[tuple[Rows, _Summed]]:
+        for part, x, weights in groups(levels, d, rows, width=2):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 eta, y = place(problem, mean, R[..., :d], x, part), problem.y[part]
                 at = family.log_prob_and_u(eta, y) if d == D else family.expected_over_last(eta, R[part, -1, -1], y)
-                found = _Summed(x, weights, R[part], *at)
-            error[part], tolerance[part] = found.error, TOLERANCES[accuracy] * (1.0 + RTOL * np.abs(found.value))
-            largest = found.error.max(axis=1)
-            better = ~(largest >= best[part]) if d > PRODUCT_MOST else np.isfinite(largest) | ~np.isfinite(best[part])
-            kept = part[better]
-            best[kept], levels[kept] = largest[better], trial[kept]
-            value[kept], u[kept], moment[kept] = found.value[better], found.u[better], found.moment[better]
-        if closed:
-            break
-        trial[rows], moved = raised(trial[rows], error[rows], tolerance[rows], d, most, by_error=True)
-        rows = rows[moved]
+                yield part, _Summed(x, weights, R[part], *at)
+
+    if nodes is not None:
+        levels = nodes
+        for part, found in summed(nodes, np.flatnonzero(nodes[:, 0] >= 0)):
+            value[part], u[part], moment[part], best[part] = found.value, found.u, found.moment, 0.0
+    else:
+        length = np.linalg.norm(mean + problem.offset, axis=1) if closed else np.zeros(n)
+        own = (R[..., :d].T / np.maximum(1.0, OF_LENGTH * length)).T  # beside what counts for a width
+        levels, trial = first_levels(own, by_error=True), first_levels(own, by_error=True)
+        narrow = np.abs(own).reshape(n, -1).max(axis=1) <= WIDE
+        rows, most = np.flatnonzero(narrow | (not closed)), MOST_NODES[accuracy] // max(1, d - 1)
+        while rows.size:
+            for part, found in summed(trial, rows):
+                error[part] = found.error
+                tolerance[part] = TOLERANCES[accuracy] * (1.0 + RTOL * np.abs(found.value))
+                largest = found.error.max(axis=1)
+                better = (
+                    ~(largest >= best[part]) if d > PRODUCT_MOST else np.isfinite(largest) | ~np.isfinite(best[part])
+                )
+                kept = part[better]
+                best[kept], levels[kept] = largest[better], trial[kept]
+                value[kept], u[kept], moment[kept] = found.value[better], found.u[better], found.moment[better]
+            if closed:
+                break
+            trial[rows], moved = raised(trial[rows], error[rows], tolerance[rows], d, most, by_error=True)
+            rows = rows[moved]
     with np.errstate(invalid="ignore"):  # rows whose expectation is not finite
         U = Diagonal(-moment / R) if R.ndim == 2 else Blocks(-2.0 * cholesky_pullback(R, moment))
     if closed and (left := np.flatnonzero(~(best <= tolerance))).size:
         V = Diagonal(R[left] ** 2).dense() if R.ndim == 2 else R[left] @ R[left].swapaxes(1, 2)
-        found = family.expected_log_prob_wide(mean[left] + problem.offset[left], V, problem.y[left])
-        if found is None:
-            return _by_nodes(problem, mean, R, accuracy, given_last)
-        value[left], u[left], levels[left] = _finite(found[0]), found[1], -1
-        U, best[left] = U.select(best <= tolerance, found[2]), 0.0
+        wide = family.expected_log_prob_wide(mean[left] + problem.offset[left], V, problem.y[left])
+        if wide is None:
+            return _by_nodes(problem, mean, R, accuracy, given_last=given_last)
+        value[left], u[left], levels[left] = _finite(wide[0]), wide[1], -1
+        U, best[left] = U.select(best <= tolerance, wide[2]), 0.0
     off = float(np.sum(best, where=np.isfinite(best)))
     # no slope leads away from values that are not finite
     value[~(np.isfinite(u).all(axis=1) & np.isfinite(moment.reshape(n, -1)).all(axis=1) & np.isfinite(value))] = -np.inf
-    return Expected(value, u, U, levels=None if given_last else levels, error=off)
+    return Expected(value, u, U, levels=None if given_last else levels, error=off, nodes=levels)
 
 
 class _Summed:
@@ -144,27 +169,47 @@ class _Summed:
 
     def __init__(self, x: Array, weights: Array, R: Array, log_p: Array, u: Array, last: Array | None = None):
         (S, d), (_, k, D) = x.shape, u.shape
+        self.x, self.weights, self.R, self.log_p = x, weights, R, log_p
         sums = product(weights * np.concatenate([np.ones((1, S)), x.T]), u.reshape(S, -1)).reshape(1 + d, k, D)
-        self.u, moment = sums[0], sums[1:]  # [l, n, j] = E[x_l u_j]
-        pairs = np.array([(j, j) for j in range(d)] if d <= PRODUCT_MOST else np.argwhere(np.tri(d)))
-        second = (x[:, pairs[:, 0]] * x[:, pairs[:, 1]] - (pairs[:, 0] == pairs[:, 1])).T
-        seen = product(weights * np.concatenate([np.ones((1, S)), x.T, second]), log_p)
-        self.value, first, quadratic = seen[0], seen[1 : 1 + d].T, seen[1 + d :].T
+        self.u, self.whole = sums[0], sums[1:]  # [l, n, j] = E[x_l u_j]
         if R.ndim == 2:
-            self.moment = np.ascontiguousarray(np.einsum("jnj->nj", moment))
-            first -= R * self.u
-            quadratic -= np.stack([R[:, j] * moment[l, :, j] for j, l in pairs], axis=1)
+            self.moment = np.ascontiguousarray(np.einsum("jnj->nj", self.whole))
         else:
-            whole, root = moment.transpose(1, 2, 0), R[:, :, :d]  # [n, j, l]
             self.moment = np.zeros((k, D, D))
-            self.moment[:, :, :d] = np.tril(whole)
+            self.moment[:, :, :d] = np.tril(self.whole.transpose(1, 2, 0))
             if last is not None:
                 self.moment[:, -1, -1] = -R[:, -1, -1] * (weights @ last)  # Stein's identity again
+
+    @cached_property
+    def _pairs(self) -> Array:
+        d = self.x.shape[1]
+        return np.array([(j, j) for j in range(d)] if d <= PRODUCT_MOST else np.argwhere(np.tri(d)))
+
+    @cached_property
+    def _seen(self) -> Array:
+        x, pairs = self.x, self._pairs
+        second = (x[:, pairs[:, 0]] * x[:, pairs[:, 1]] - (pairs[:, 0] == pairs[:, 1])).T
+        return product(self.weights * np.concatenate([np.ones((1, len(x))), x.T, second]), self.log_p)
+
+    @property
+    def value(self) -> Array:
+        return self._seen[0]
+
+    @cached_property
+    def error(self) -> Array:
+        d, pairs, R = self.x.shape[1], self._pairs, self.R
+        first, quadratic = self._seen[1 : 1 + d].T.copy(), self._seen[1 + d :].T.copy()
+        if R.ndim == 2:
+            first -= R * self.u
+            quadratic -= np.stack([R[:, j] * self.whole[l, :, j] for j, l in pairs], axis=1)
+        else:
+            whole, root = self.whole.transpose(1, 2, 0), R[:, :, :d]  # [n, j, l]
             first -= np.einsum("nkj,nk->nj", root, self.u)
             quadratic -= (root.swapaxes(1, 2) @ whole)[:, pairs[:, 0], pairs[:, 1]]
-        self.error = np.abs(first)
+        error = np.abs(first)
         for (j, _), off in zip(pairs, SECOND * np.abs(quadratic.T)):
-            np.maximum(self.error[:, j], off, out=self.error[:, j])
+            np.maximum(error[:, j], off, out=error[:, j])
+        return error
 
 
 def expect_phi(problem: Problem, mean: Array, R: Array, levels: Levels | None) -> Array:

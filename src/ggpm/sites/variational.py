@@ -18,6 +18,7 @@ the last digit because E_q[u] and E_q[U] are derivatives of the very sum that st
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -26,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.checks import check_positive, check_whole
-from ggpm.families.curvature import Marginals
+from ggpm.families.curvature import Curvature, Diagonal, Marginals
 from ggpm.kernels.linalg import NotPositiveDefinite
 from ggpm.sites.base import Problem, Rule, Sites, Slopes
 from ggpm.sites.expectations import TOLERANCES, SiteMap, expect, expect_phi, expected_blocks, root
@@ -42,6 +43,9 @@ BLOCKS_CHEAP, BLOCKS_MAX_ORDER = 3, 400
 # latents or more, whose nodes cost most, expectations have the precision "searching", which takes a quarter of them.
 # The end of a search is evaluated anew.
 SEARCH_TOL, MANY_TOL, MANY_FTOL, MANY_LATENTS = 1e-4, 1e-3, 1e-6, 3
+
+# Rules by which nodes are fewer where they tell only how sites move from a point where they are known.
+FEWER = 2
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,22 @@ class Variational(Rule):
 
     def at(self, problem: Problem, f: Array, V: Marginals | None = None, fisher: bool = False) -> Sites:
         found = expect(problem, f, self._root(V), self.accuracy)
-        return Sites(found.u, found.U, None, float(np.sum(found.value)), found.blocks, found.levels, found.error)
+        return Sites(
+            found.u, found.U, None, float(np.sum(found.value)), found.blocks, found.levels, found.error, found.nodes
+        )
+
+    def near(self, problem: Problem, f: Array, V: Marginals, sites: Sites) -> Callable[[Array, Marginals], Sites]:
+        if sites.nodes is None:
+            return lambda f, V: self.at(problem, f, V)
+        nodes = np.where(sites.nodes > 0, np.maximum(sites.nodes - FEWER, 1), sites.nodes)
+        few = expect(problem, f, self._root(V), self.accuracy, nodes)
+        off_u, off_U = sites.u - few.u, _values(sites.U) - _values(few.U)
+
+        def at(f: Array, V: Marginals) -> Sites:
+            found = expect(problem, f, self._root(V), self.accuracy, nodes)
+            return Sites(found.u + off_u, type(found.U)(_values(found.U) + off_U))
+
+        return at
 
     def slopes(self, problem: Problem, f: Array, V: Marginals | None, sites: Sites) -> Slopes:
         return _VariationalSlopes(problem, f, self._root(V), sites.levels)
@@ -127,6 +146,10 @@ class Variational(Rule):
         if not np.all(np.isfinite(R)):
             raise NotPositiveDefinite("a posterior variance is negative")
         return R
+
+
+def _values(U: Curvature) -> Array:
+    return U.gamma if isinstance(U, Diagonal) else U.dense()
 
 
 class _VariationalSlopes(Slopes):

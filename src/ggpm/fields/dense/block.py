@@ -134,7 +134,7 @@ class BlockSolution:
         T.flat[:: len(T) + 1] += 1.0
         V = self._K_dot(T)
         shape = (*self.shape, *self.shape)
-        return BlockSensitivity(self.K, T.reshape(shape), ((V + V.T) / 2).reshape(shape))
+        return BlockSensitivity(self.K, ((V + V.T) / 2).reshape(shape), T=T.reshape(shape))
 
 
 class JointSolution(BlockSolution):

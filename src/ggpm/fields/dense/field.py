@@ -21,6 +21,7 @@ from scipy.sparse.linalg import LinearOperator, gmres
 from ggpm.families.base import Family
 from ggpm.families.curvature import Blocks, Combination, Curvature, Diagonal, Marginals
 from ggpm.fields.base import Approximation, Field, Natural
+from ggpm.fields.dense.ahead import Ahead
 from ggpm.fields.dense.matrices import KernelMatrices, latents_of
 from ggpm.fields.dense.posterior import DensePosterior
 from ggpm.fields.dense.solution import Solution, Solver, check_memory, factorise
@@ -36,6 +37,9 @@ CHORD_SIZE = 256  # nD from which steps with an old factorisation are tried; sma
 CHORD_COUPLED = 12
 CHORD_SINGLE = 120
 CHORD_MOST = 15
+# nD from which, and latents up to which, targets of a bound's steps are looked for ahead: below, a factorisation costs
+# as little, and above, the covariance of all latents costs (nD)^3.
+AHEAD_SIZE, AHEAD_MOST = 256, 3
 # Two forms of the Newton decrement that differ by more than this share say that digits are lost: a decrement decides
 # when to stop by its order of magnitude, so that one digit of it is enough.
 CONSISTENT = 0.1
@@ -252,6 +256,11 @@ class DenseProcess(RowsProcess):
             p, pz = Ks + rho / last * p, s + rho / last * pz
         sites = look.sites.U
         return q.z + dz + sites.dot(q.mean + dm), site_values(sites, True)
+
+    def ahead(self, rule: Rule) -> Ahead | None:
+        n, D = self.shape
+        coupled_by_steps = rule.factorised and D > 1
+        return None if n * D < AHEAD_SIZE or D > AHEAD_MOST or coupled_by_steps else Ahead(self)
 
     # ---- from one process to another -----------------------------------------------------------------------------
     def remember(self, approximation: Approximation) -> Any:

@@ -76,7 +76,7 @@ class KroneckerSolution:
         V: Array = np.zeros((n, D, n, D))
         for s, f in self.groups:
             V += (self.K if f is None else f.V)[:, None, :, None] * product(self.Q[:, s], self.Q[:, s].T)[:, None, :]
-        return BlockSensitivity.of(KernelMatrices([self.K]), self.U.dense(), V)
+        return BlockSensitivity(KernelMatrices([self.K]), V, self.U.dense())
 
 
 @dataclass(frozen=True)

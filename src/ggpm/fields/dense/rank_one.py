@@ -28,9 +28,9 @@ from ggpm.kernels.linalg import (
     cholesky,
     cholesky_solve,
     fortran,
+    gram,
     log_det_lower,
     mirror,
-    product,
     solve_lower,
     strips,
     triangular_inverse,
@@ -217,11 +217,10 @@ class RankOneSolution:
 
     def sensitivity(self) -> BlockSensitivity:
         n, D = self.coupling.gamma.shape
-        flat = np.concatenate([P.T for P in self._P])  # (D n, c)
-        V = product(flat, flat.T).reshape(D, n, D, n)
+        V = gram(np.concatenate(self._P, axis=1)).T.reshape(D, n, D, n)  # of symmetric matrices in Fortran order
         for j, f in enumerate(self.factors):
-            V[j, :, j] += f.V
-        return BlockSensitivity.of(self.K, self.coupling.dense(), np.ascontiguousarray(V.transpose(1, 0, 3, 2)))
+            V[j, :, j] += f.V.T
+        return BlockSensitivity(self.K, V.transpose(1, 0, 3, 2), self.coupling.dense())
 
     def reduction(self, K_star: KernelMatrices) -> Array:
         D, m = len(self.factors), K_star.of(0).shape[1]

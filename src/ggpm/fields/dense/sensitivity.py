@@ -10,12 +10,13 @@ V_ii and site. The posterior is m = K z, V = (K^-1 + U)^-1, so with T = (I + U K
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.fields.dense.matrices import KernelMatrices
-from ggpm.kernels.linalg import product, symmetric_dot
+from ggpm.kernels.linalg import product, strips, symmetric_dot
 
 Array = NDArray[np.float64]
 
@@ -24,9 +25,15 @@ class DiagonalSensitivity:
     """Independent latent dimensions with curvature gamma (n, D), O(D n^3); covariances are (n, D)."""
 
     def __init__(self, K: KernelMatrices, gamma: Iterable[Array], V: Iterable[Array]):
-        self.K, self.V = K, list(V)
-        self.T = [np.eye(len(v)) - g[:, None] * v for g, v in zip(gamma, self.V)]
-        self.V_squared = [v * v for v in self.V]
+        self.K, self.V, self.gamma = K, list(V), list(gamma)
+
+    @cached_property
+    def V_squared(self) -> list[Array]:
+        return [v * v for v in self.V]
+
+    @cached_property
+    def T(self) -> list[Array]:
+        return [np.eye(len(v)) - g[:, None] * v for g, v in zip(self.gamma, self.V)]
 
     def in_own_shape(self, V_bar: Array) -> Array:
         """A derivative (n, D, D) in the shape that this works in."""
@@ -50,18 +57,21 @@ class DiagonalSensitivity:
 
 
 class BlockSensitivity:
-    """Coupled latent dimensions, O(D^2 n^3); V and T are (n, D, n, D), covariances (n, D, D)."""
+    """Coupled latent dimensions, O(D^2 n^3); V and T are (n, D, n, D), covariances (n, D, D) and symmetric."""
 
-    def __init__(self, K: KernelMatrices, T: Array, V: Array):
-        self.K, self.T, self.V = K, T, V
+    def __init__(self, K: KernelMatrices, V: Array, U: Array | None = None, T: Array | None = None):
+        self.K, self.V, self.U = K, V, U
+        if T is not None:
+            self.T = T
 
-    @classmethod
-    def of(cls, K: KernelMatrices, U: Array, V: Array) -> BlockSensitivity:
-        """From V where a solver knows it better than as ``K - K E K``, which loses digits as K grows: T = I - U V."""
-        n, D = V.shape[:2]
-        T = -np.matmul(U, V.reshape(n, D, n * D)).reshape(n * D, n * D)
+    @cached_property
+    def T(self) -> Array:
+        """``I - U V``, where a solver knows V better than as ``K - K E K``, which loses digits as K grows."""
+        assert self.U is not None
+        n, D = self.V.shape[:2]
+        T = -np.matmul(self.U, self.V.reshape(n, D, n * D)).reshape(n * D, n * D)
         T.flat[:: n * D + 1] += 1.0
-        return cls(K, T.reshape(V.shape), V)
+        return T.reshape(self.V.shape)
 
     def in_own_shape(self, V_bar: Array) -> Array:
         """A derivative (n, D, D), or (n, D) of diagonals, in the shape that this works in."""
@@ -70,8 +80,18 @@ class BlockSensitivity:
     def sandwich(self, V_bar: Array) -> Array:
         """``V V_bar V`` within rows."""
         n, D = V_bar.shape[:2]
-        left = (self.V.swapaxes(1, 2).reshape(n, n, D, D) @ V_bar).swapaxes(1, 2).reshape(n, D, n * D)
-        return left @ self.V.reshape(n, D, n * D).swapaxes(1, 2)
+        out = np.zeros((n, D, D))
+        for rows in strips(n):
+            V = self.V[rows]
+            half, part = np.empty((2, len(V), n))
+            for a in range(D):
+                for d in range(D):
+                    np.multiply(V[:, a, :, 0], V_bar[:, 0, d], out=half)
+                    for c in range(1, D):
+                        half += np.multiply(V[:, a, :, c], V_bar[:, c, d], out=part)
+                    for b in range(a + 1):
+                        out[rows, a, b] += np.einsum("ik,ik->i", half, V[:, b, :, d])
+        return out + np.tril(out, -1).swapaxes(1, 2)
 
     def kernels(self, m_bar: Array, V_bar: Array, z: Array) -> list[Array]:
         """Derivatives in the kernel matrices."""
