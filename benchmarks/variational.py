@@ -1,6 +1,6 @@
 """Variational inference against Laplace's: evidence with gradient, full fits, and 1500 angles, in one run.
 
-    python benchmarks/variational.py [--rows 400] [--only dirichlet] [--no-fits] [--no-angles]
+    python benchmarks/variational.py [--rows 400] [--seed 0] [--only dirichlet] [--no-fits] [--no-angles]
 
 For every family of the tests: rows from its own prior, one kernel with amplitude, length scale and level.
 *Evaluations* are the evidence and its gradient at hyperparameters a step away from those of the posterior that they
@@ -46,9 +46,9 @@ def best(task, repeat: int):
     return min(times), result
 
 
-def evaluation(name: str, n: int, rule) -> tuple[float, int]:
+def evaluation(name: str, n: int, rule, seed: int = 0) -> tuple[float, int]:
     """Seconds of a warm evidence with gradient, and the steps that it took."""
-    X, y, family = simulate(name, n=n)
+    X, y, family = simulate(name, n=n, seed=seed)
     kernel = resolve_kernel(ConstantKernel(1.0) * RBF(1.0) + ConstantKernel(0.1), family.latent_dim, X)
     evidence = dense_evidence(family, kernel, X, family.encode(y), np.zeros((n, family.latent_dim)), rule)
     start = evidence.infer().start
@@ -91,6 +91,7 @@ def line(what: str, kind: str, laplace: float, variational: float, more: str = "
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=0, help="of the data of evaluations")
     parser.add_argument("--only", choices=sorted(FAMILIES))
     parser.add_argument("--fits", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--angles", action=argparse.BooleanOptionalAction, default=True)
@@ -102,7 +103,9 @@ def main() -> int:
         for sites in ("auto", "blocks") if family.latent_dim > 1 and default == "factorised" else ("auto",):
             what, rules = name if sites == "auto" else f"{name}, {sites}", (Laplace(), Variational(sites=sites))
             for kind, pair in (("evaluation", rules), ("search", [rule.loosened(family.latent_dim) for rule in rules])):
-                (laplace, few), (variational, more) = [evaluation(name, options.rows, rule) for rule in pair]
+                (laplace, few), (variational, more) = [
+                    evaluation(name, options.rows, rule, options.seed) for rule in pair
+                ]
                 steps = f"  steps {few:2d} {more:2d}"
                 within &= line(what, kind, laplace, variational, steps, option=sites != "auto")
         if options.fits:

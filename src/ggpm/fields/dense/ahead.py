@@ -64,7 +64,7 @@ class Ahead:
             return None
         if self.moved is None or left > GOOD or change * self.made > AGAIN * rule.tol:
             self.moved = None  # gives its memory back before the next one is made
-            if 8.0 * ((1 if diagonal else D) * n) ** 2 > available_memory():
+            if 16.0 * ((1 if diagonal else D) * n) ** 2 > available_memory():  # V, and what it is made of
                 return None
             self.moved, self.made = q.solution.sensitivity(), change
         V = q.marginals.diag if diagonal else q.marginals.dense()
