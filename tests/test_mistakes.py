@@ -126,6 +126,23 @@ def test_what_only_looks_like_a_mistake_is_taken():
     fit("poisson", kernel=RBF(1.0, (0.0, 10.0)), **HELD, y=N)
 
 
+def test_bare_pandas_arrays_are_taken_as_series():
+    """As y in fit, update and score: with their order of labels, and with gaps."""
+    grades = pd.Categorical(["low", "mid", "high", "mid"] * 5, ["low", "mid", "high"], ordered=True)
+    assert GGPOrdinalClassifier(**HELD).fit(X, grades).classes_.tolist() == ["low", "mid", "high"]
+    classes = GGPClassifier(**HELD).fit(X, grades)
+    assert classes.score(X, grades) == classes.score(X, pd.Series(grades))
+    counts = pd.array([None, *N[1:]], dtype="Int64")
+    with pytest.warns(UserWarning, match="y is missing in 1 of 20"):
+        model = fit("poisson", **HELD, y=counts)
+        expected = fit("poisson", **HELD, y=pd.Series(counts))
+        np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+        assert model.score(X, counts) == expected.score(X, pd.Series(counts))
+        np.testing.assert_array_equal(
+            model.update(X, counts).predict(X), expected.update(X, pd.Series(counts)).predict(X)
+        )
+
+
 # ---- numbers that have lost what they were to say -----------------------------------------------------------------
 @pytest.mark.parametrize("units", ["radians", "degrees", (0, 24)])
 def test_angles_of_a_million_million_turns_are_refused_before_the_fit(units):

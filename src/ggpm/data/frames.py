@@ -27,6 +27,16 @@ def kind_of(data: Any) -> str | None:
     return package if package in KINDS else None
 
 
+def in_a_series(data: Any) -> Any:
+    """A bare pandas array (`pandas.Categorical`, `pandas.array`) or index as a series; anything else as it is.
+
+    >>> import pandas as pd
+    >>> type(in_a_series(pd.Categorical(["b", "a"]))).__name__
+    'Series'
+    """
+    return require("pandas").Series(data) if kind_of(data) == "pandas" and not hasattr(data, "iloc") else data
+
+
 def names_of(data: Any) -> list[str] | None:
     """Column names of a frame, the name of a series, or None.
 
@@ -46,7 +56,7 @@ def values_of(data: Any) -> Any:
     """The array behind a frame or series of outputs, or any other array-like as an array; None stays None."""
     if data is None:
         return None
-    return data.to_numpy() if kind_of(data) else as_array(data, "y")
+    return in_a_series(data).to_numpy() if kind_of(data) else as_array(data, "y")
 
 
 def missing_rows(data: Any) -> NDArray:
@@ -57,7 +67,7 @@ def missing_rows(data: Any) -> NDArray:
     """
     kind = kind_of(data)
     if kind == "pandas":
-        mask = data.isna().to_numpy()
+        mask = in_a_series(data).isna().to_numpy()
     elif kind == "polars":
         mask = (data if hasattr(data, "columns") else data.to_frame()).to_pandas().isna().to_numpy()
     elif data.dtype.kind == "f":
@@ -87,7 +97,7 @@ def order_of(data: Any) -> list | None:
 
 def index_of(data: Any) -> Any:
     """The row labels of a pandas object, or None."""
-    return data.index if kind_of(data) == "pandas" else None
+    return in_a_series(data).index if kind_of(data) == "pandas" else None
 
 
 def build(kind: str, values: NDArray, names: list[str] | None, index: Any = None) -> Any:

@@ -48,7 +48,7 @@ def rows_with_y(X: Any, y: Any, *others: Any) -> tuple[Any, ...]:
 
 def _with_rows(y: Any) -> Any:
     """y as an array or a frame: lists as arrays."""
-    return y if frames.kind_of(y) or isinstance(y, np.ndarray) else frames.values_of(y)
+    return frames.in_a_series(y) if frames.kind_of(y) or isinstance(y, np.ndarray) else frames.values_of(y)
 
 
 def _of_one_type(y: Any) -> Any:

@@ -151,7 +151,7 @@ def rows_to_fit(X: Any, y: Any, offset: Any, weight: Any) -> tuple[Any, Any, Any
     """
     if is_streamed(X) or is_streamed(y) or y is None:
         return X, y, offset, weight  # rows in chunks are looked at one by one
-    y = y if frames.kind_of(y) or isinstance(y, np.ndarray) else frames.values_of(y)
+    y = frames.in_a_series(y) if frames.kind_of(y) or isinstance(y, np.ndarray) else frames.values_of(y)
     missing = frames.missing_rows(y)
     if missing.all():
         return X, y, offset, None  # nothing is left: the family says what it expects
