@@ -77,7 +77,7 @@ def missing_rows(data: Any) -> NDArray:
         mask = np.array(flat, dtype=bool).reshape(data.shape)
     else:
         return np.zeros(len(data), dtype=bool)
-    return mask.reshape(len(mask), -1).all(axis=1)
+    return mask.all(axis=tuple(range(1, mask.ndim)))
 
 
 def order_of(data: Any) -> list | None:

@@ -153,6 +153,9 @@ def rows_to_fit(X: Any, y: Any, offset: Any, weight: Any) -> tuple[Any, Any, Any
         return X, y, offset, weight  # rows in chunks are looked at one by one
     y = frames.in_a_series(y) if frames.kind_of(y) or isinstance(y, np.ndarray) else frames.values_of(y)
     missing = frames.missing_rows(y)
+    if not len(missing):
+        check_consistent_length(X, y)
+        raise ValueError(f"X and y must have at least one row; got shapes {np.shape(X)} and {np.shape(y)}.")
     if missing.all():
         return X, y, offset, None  # nothing is left: the family says what it expects
     check_consistent_length(X, y)
