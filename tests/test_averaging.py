@@ -310,6 +310,12 @@ def test_by_itself_few_rows_of_a_continuous_number_are_averaged():
     assert members("logistic_normal", shares / shares.sum(axis=1, keepdims=True))[0] > 1
 
 
+def test_means_beyond_the_floats_have_an_infinite_variance_and_no_raw_warning():
+    parts = [Predictive(Poisson(), np.array([[m], [0.0]]), np.zeros((2, 1, 1))) for m in (1000.0, 1001.0)]
+    both = Mixture(parts, np.array([0.5, 0.5]))
+    assert both.mean().tolist() == [np.inf, 1.0] and both.var()[0] == np.inf and both.std()[1] == 1.0
+
+
 def test_draws_of_rows_are_independent_and_have_the_shares_of_the_members():
     low, high = (Predictive(Poisson(), np.full((3, 1), m), np.zeros((3, 1, 1))) for m in (-5.0, 5.0))
     draws = Mixture([low, high], np.array([0.3, 0.7])).sample(4000, random_state=0)

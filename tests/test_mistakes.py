@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import OptimizeResult
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, Laplace, Variational, calibration, families
+from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, Laplace, Variational, calibration, families, save
 from ggpm.families import (
     Beta,
     Categorical,
@@ -80,6 +80,14 @@ MISTAKES = [
     ("no support", lambda: fit(WithoutSupport(), y=N), "WithoutSupport must say what y may be.*support ="),
     ("restarts", lambda: fit("poisson", n_restarts_optimizer=-1, y=N), "n_restarts_optimizer.*got -1"),
     ("restarts 1.5", lambda: fit("poisson", n_restarts_optimizer=1.5, y=N), "whole number.*got 1.5"),
+    *(
+        (f"budget {b}", lambda b=b: fit(y=N, budget=b), f"budget must be .* number of seconds, or None; got {b!r}")
+        for b in ("5s", -1, 0, np.nan)
+    ),
+    *(
+        (f"jobs {k}", lambda k=k: fit(y=N, n_jobs=k), f"n_jobs must be a whole number other than 0, or None; got {k!r}")
+        for k in (1.5, "two", 0)
+    ),
     ("X", lambda: fit("poisson", X=1e300 * X, y=N), "X must be of a size.*e.300. Divide"),
     ("kernel bounds", lambda: fit("poisson", kernel=RBF(1.0, (10, 1)), y=N), "length_scale_bounds of kernel.*10"),
     ("kernel bounds < 0", lambda: fit("poisson", kernel=RBF(1.0, (-1, 1)), y=N), "0 <= low.*-1"),
@@ -147,6 +155,13 @@ def test_bare_pandas_arrays_are_taken_as_series():
         np.testing.assert_array_equal(
             model.update(X, counts).predict(X), expected.update(X, pd.Series(counts)).predict(X)
         )
+
+
+def test_saving_to_no_folder_names_the_path_that_was_given(tmp_path):
+    path = tmp_path / "none" / "m.ggpm"
+    with pytest.raises(FileNotFoundError, match="no such folder") as error:
+        save(FITTED["poisson"], path)
+    assert error.value.filename == str(path)
 
 
 # ---- numbers that have lost what they were to say -----------------------------------------------------------------

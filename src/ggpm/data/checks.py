@@ -118,8 +118,20 @@ def check_whole(value: Any, name: str, least: int) -> None:
         raise ValueError(f"{name} must be a whole number, {least} or more; got {value!r}.")
 
 
-def check_positive(value: Any, name: str) -> None:
-    """Raise ValueError unless the value is one positive, finite number.
+def check_jobs(n_jobs: Any) -> None:
+    """Raise ValueError unless the value is a number of jobs, as joblib counts them: negative ones from the end.
+
+    >>> check_jobs(1.5)
+    Traceback (most recent call last):
+    ...
+    ValueError: n_jobs must be a whole number other than 0, or None; got 1.5.
+    """
+    if n_jobs is not None and (not isinstance(n_jobs, Integral) or n_jobs == 0):
+        raise ValueError(f"n_jobs must be a whole number other than 0, or None; got {n_jobs!r}.")
+
+
+def check_positive(value: Any, name: str, what: str = "") -> None:
+    """Raise ValueError unless the value is one positive, finite number (of ``what``).
 
     >>> check_positive("small", "tol")
     Traceback (most recent call last):
@@ -127,7 +139,7 @@ def check_positive(value: Any, name: str) -> None:
     ValueError: tol must be a positive number; got 'small'.
     """
     if not isinstance(value, Real) or not 0 < float(value) < float("inf"):
-        raise ValueError(f"{name} must be a positive number; got {value!r}.")
+        raise ValueError(f"{name} must be a positive number{what}; got {value!r}.")
 
 
 def check_level(value: Any, name: str) -> None:

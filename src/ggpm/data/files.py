@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -27,11 +28,13 @@ def replacing(path: str | os.PathLike) -> Iterator[Path]:
     ...     Path(folder, "a.txt").read_text(), len(os.listdir(folder))
     ('whole', 1)
     """
-    path = Path(os.path.realpath(path))  # a link stays one, and what it names is replaced
+    given, path = path, Path(os.path.realpath(path))  # a link stays one, and what it names is replaced
     mode = path.stat().st_mode if path.exists() else None
     if mode is not None and not stat.S_ISREG(mode):
         raise OSError(f"{path} is there and is not a regular file: it would not be replaced but destroyed.")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    if not path.parent.is_dir():  # not found would be the temporary file
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder to write to", str(given))
     # a new file gets the permissions that the system gives to new files
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:

@@ -20,7 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 
 from ggpm.data import frames
-from ggpm.data.checks import as_offset, check_spreads, check_whole
+from ggpm.data.checks import as_offset, check_jobs, check_positive, check_spreads, check_whole
 from ggpm.data.columns import Columns
 from ggpm.data.door import Target
 from ggpm.data.kinds import is_streamed
@@ -171,6 +171,9 @@ class GGP(Updating, BaseEstimator):
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Fit:
         check_whole(self.n_restarts_optimizer, "n_restarts_optimizer", 0)
+        if self.budget is not None:
+            check_positive(self.budget, "budget", " of seconds, or None")
+        check_jobs(self.n_jobs)
         if self.averaging not in averaging.AVERAGING:
             known = ", ".join(map(repr, averaging.AVERAGING))
             raise ValueError(f"averaging must be one of {known}; got {self.averaging!r}.")

@@ -98,10 +98,11 @@ class Mixture(Predictive):
         mean = np.sum([by_rows(w, m) for w, m in zip(self.weights, means)], axis=0)
         outer = variances[0].ndim > mean.ndim
         out = np.zeros_like(variances[0])
-        for w, m, v in zip(self.weights, means, variances):
-            d = m - mean
-            out += by_rows(w, v + (d[..., :, None] * d[..., None, :] if outer else d * d))
-        return out
+        with np.errstate(over="ignore", invalid="ignore"):  # of means, or squares of them, beyond the floats
+            for w, m, v in zip(self.weights, means, variances):
+                d = m - mean
+                out += by_rows(w, v + (d[..., :, None] * d[..., None, :] if outer else d * d))
+        return out if outer else np.where(np.isinf(mean), np.inf, out)
 
     def _moment(self) -> Array:
         return self.mixed(lambda part: part._moment())
