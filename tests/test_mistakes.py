@@ -102,6 +102,7 @@ MISTAKES = [
     ("trials shape", lambda: FITTED["binomial"].predict_dist(X, trials=[1, 2, 3]), r"20 rows; got shape \(3,\)"),
     ("sample", lambda: FITTED["poisson"].sample_y(X, 1.5), "whole number, 0 or more; got 1.5"),
     ("q", lambda: FITTED["poisson"].predict_dist(X).quantile("a"), "q must be one number between 0 and 1; got 'a'"),
+    ("qs", lambda: FITTED["poisson"].predict_dist(X).quantile([0.1, 0.9]), r"got \[0.1, 0.9\]. Call it once for each"),
     ("sparse, X", lambda: fit("poisson", X=1e300 * X, y=N, inducing=5), "X must be of a size"),
     ("sparse, labels", lambda: GGPClassifier(inducing=5).fit(X, np.array(["a", 1] * 10, dtype=object)), "one type"),
     ("sparse, offset", lambda: fit("poisson", y=N, offset=N + 1j, inducing=5), "offset must be.*complex"),

@@ -151,7 +151,8 @@ def check_level(value: Any, name: str) -> None:
     ValueError: level must be one number between 0 and 1; got 95.
     """
     if not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise ValueError(f"{name} must be one number between 0 and 1; got {value!r}.")
+        several = " Call it once for each." if np.ndim(value) else ""
+        raise ValueError(f"{name} must be one number between 0 and 1; got {value!r}.{several}")
 
 
 LEAST_SPREAD = 1e-149  # a length scale a thousandth as large still has a square, and its inverse too
