@@ -230,6 +230,20 @@ def test_moments_beyond_the_floats_stay_there_and_say_nothing():
     assert np.all(np.isfinite(p.interval(0.9))) and np.all(np.isfinite(p.sample(3, 0)))
 
 
+@pytest.mark.parametrize("family, centre, towards", [("Gamma", 0.0, -8.0), ("Beta", -3.0, -8.0), ("Beta", 3.0, 8.0)])
+def test_means_stay_in_the_support(family, centre, towards):
+    """An average has what its heaviest member is corrected by, in its own standard deviation, which may be too much."""
+    spreads = {"Gamma": (0.01, 50.0), "Beta": (1e4, 0.1)}[family]
+    members = [getattr(families, family)(phi=phi) for phi in spreads]
+    parts = [Predictive(one, np.full((2, 1), centre), np.zeros((2, 1, 1))) for one in members]
+    mixture, law = Mixture(parts, np.array([0.9, 0.1])), Recalibration((towards,))
+    p = Recalibrated(mixture, [law, Recalibration(())], np.arange(2))
+    support = members[0].support
+    assert np.all((p.mean() > support.low) & (p.mean() < support.high)) and p.mean()[1] == mixture.mean()[1]
+    end = support.low if towards < 0 else support.high
+    assert abs(p.mean()[0] - end) == pytest.approx(0.5 * abs(p.quantile(0.5)[0] - end))
+
+
 def test_arcs_have_their_probability_and_are_the_shortest():
     p = corrected("angles", m=1)
     start, end = p.interval(0.7)[0]

@@ -244,7 +244,21 @@ class Recalibrated(Predictive):
         sd = np.where(known.reshape(len(self)), np.sqrt(var).reshape(len(self)), 0.0)
         first, second = (shift * sd).reshape(mean.shape), (spread * sd * sd).reshape(var.shape)
         with np.errstate(over="ignore"):
-            return mean + first, np.maximum(var + second - first.reshape(var.shape) ** 2, 0.0)
+            return self._in_support(mean + first), np.maximum(var + second - first.reshape(var.shape) ** 2, 0.0)
+
+    def _in_support(self, mean: Array) -> Array:
+        """Means beyond an end of the support, by rounding of tiny ones, at what Markov's inequality leaves of them.
+
+        Half of what is drawn lies beyond the median, so that the mean is at least half as far from the end as that.
+        """
+        support = self.family.support
+        if self.family.countable:  # as shares, or counts out of trials
+            return np.maximum(mean, 0.0)
+        for end, beyond in ((support.low, mean < support.low), (support.high, mean > support.high)):
+            rows = np.flatnonzero(beyond)
+            if rows.size:
+                mean[rows] = 0.5 * (end + self.rows(rows).quantile(0.5).reshape(mean[rows].shape))
+        return mean
 
     # ---- regions and draws -----------------------------------------------------------------------------------
     def highest_density(self, level: float = 0.9, n_draws: int = 1000) -> HighestDensityRegion:
