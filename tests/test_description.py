@@ -1,5 +1,7 @@
 """How sure hyperparameters are: intervals against second differences, truth and closed forms; the words around them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,8 +13,9 @@ from cases import simulate
 from ggpm import GGPOrdinalClassifier, GGPRegressor, families
 from ggpm.kernels import On
 from ggpm.learning.information import known, observed_information
+from ggpm.learning.recalibration import Recalibration
 from ggpm.plotting import hyperparameter_names
-from ggpm.prediction.description import UNKNOWN, _cells, _says_nothing
+from ggpm.prediction.description import UNKNOWN, _cells, _says_nothing, facts_of
 
 
 @pytest.mark.parametrize("name", ["gaussian", "poisson", "gamma", "von_mises"])
@@ -156,3 +159,17 @@ def test_intervals_hold_the_truth():
         held.append((table.lower.to_numpy() <= truth) & (truth <= table.upper.to_numpy()))
     # four standard errors of a share of 0.9 in 100 are 0.12
     assert np.all(np.mean(held, axis=0) > 0.78)
+
+
+def test_averages_and_recalibration_are_told_where_they_are():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 1))
+    y = np.sin(X[:, 0]) + 0.3 * rng.standard_t(3, size=60)
+    model = GGPRegressor(random_state=0).fit(X, y)
+    fit = model.fit_
+    assert fit.others
+    average = f"averages of {len(fit.members)} fits, of which the one told here weighs {fit.weight:.2f}"
+    for law, told in ((None, average), (Recalibration((0.1,)), f"{average}, recalibrated")):
+        model.fit_ = replace(fit, recalibration=law)
+        assert facts_of(model)["predictions"] == told and told in str(model) and told in str(model.summary())
+    assert "predictions" not in facts_of(GGPRegressor(optimizer=None).fit(X, y))

@@ -165,14 +165,25 @@ def facts_of(model: Any) -> dict[str, str]:
     fit: Fit = model.fit_
     stored = not isinstance(fit.evidence.field, RowsNotStored)
     notes = {f"note {number}": str(note) for number, note in enumerate(fit.notes, 1)}
-    return {
-        "family": type(fit.family).__name__,
-        "kernel": "; ".join(map(repr, fit.kernels)),
-        "inference": type(fit.rule).__name__.lower() + (f", {fit.curvature} curvature" if fit.curvature else ""),
-        "rows": str(fit.evidence.field.n_rows) if stored else "not in the file",
-        "log evidence": f"{fit.log_evidence:.{DIGITS + 2}g}",
-        "converged": "yes" if fit.converged else "no",
-    } | notes
+    return (
+        {
+            "family": type(fit.family).__name__,
+            "kernel": "; ".join(map(repr, fit.kernels)),
+            "inference": type(fit.rule).__name__.lower() + (f", {fit.curvature} curvature" if fit.curvature else ""),
+            "rows": str(fit.evidence.field.n_rows) if stored else "not in the file",
+            "log evidence": f"{fit.log_evidence:.{DIGITS + 2}g}",
+            "converged": "yes" if fit.converged else "no",
+        }
+        | ({"predictions": told} if (told := _of_predictions(fit)) else {})
+        | notes
+    )
+
+
+def _of_predictions(fit: Fit) -> str:
+    """What predictions are more than those of the kernel that is told, in a phrase, or nothing."""
+    average = f"averages of {len(fit.members)} fits, of which the one told here weighs {fit.weight:.2f}"
+    told = ([average] if fit.others else []) + (["recalibrated"] if fit.recalibration is not None else [])
+    return ", ".join(told)
 
 
 def model_html(model: Any) -> str:
