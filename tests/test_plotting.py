@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.gaussian_process.kernels import RBF
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from cases import FAMILIES, simulate
 from ggpm import GGPClassifier, GGPOrdinalClassifier, GGPRegressor, families, load, plotting, save
@@ -16,6 +16,7 @@ from ggpm.learning import objective
 from ggpm.learning.contest import SearchTable, Trial
 from ggpm.plotting import style, ternary
 from ggpm.plotting.evidence import DEEP, FINER, evidence_around
+from ggpm.prediction.description import readable_names
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -108,7 +109,7 @@ def test_evidence_surface_is_the_evidence(inference, monkeypatch):
     ax = plotting.plot_evidence(model, 0, 1, width=1.0, n=3)
     star = next(line for line in ax.lines if line.get_marker() == "*")
     np.testing.assert_allclose(star.get_xdata(), np.exp(model.theta_[0]))
-    assert ax.get_xlabel() == "k1__k1__constant_value" and ax.get_xscale() == "log"
+    assert ax.get_xlabel() == "RBF: variance" and ax.get_xscale() == "log"
     ((x, y, drop),) = drawn
     x, y, drop = x[::FINER], y[::FINER], drop[::FINER, ::FINER]
     np.testing.assert_allclose(np.log(x), model.theta_[0] + [-1, 0, 1], atol=1e-12)
@@ -127,6 +128,24 @@ def test_evidence_curve_is_the_evidence(models):
     evidence = np.array([model.log_marginal_likelihood(theta) for theta in thetas])
     np.testing.assert_allclose(drop, evidence - evidence.max(), **EVIDENCES["variational"])
     np.testing.assert_allclose(ax.lines[1].get_xdata(), np.exp(model.theta_[1]))
+
+
+def test_evidence_is_drawn_over_what_was_learned_of_parts_that_have_variance():
+    """Whichever part of the kernel comes first; with names of terms on the axes."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, size=(30, 1))
+    off = ConstantKernel(1e-5) * RBF(1.0)  # its length scale may be anything
+    on = ConstantKernel(1.0) * Matern(1.0)
+    for kernel, expected in ((off + on, (2, 3)), (on + off, (0, 1))):
+        model = GGPRegressor("poisson", kernel, optimizer=None).fit(X, rng.poisson(3.0, 30))
+        ax = plotting.plot_evidence(model, n=3)
+        told = readable_names(model.fit_)
+        assert (ax.get_xlabel(), ax.get_ylabel()) == tuple(told[k] for k in expected)
+        assert ax.get_xlabel() == "Matern: variance"
+        assert plotting.plot_evidence(model, second=None, n=3).get_xlabel() == ax.get_xlabel()
+        assert plotting.plot_evidence(model, expected[1], n=3).get_ylabel() == ax.get_xlabel()
+    alone = GGPRegressor("poisson", RBF(), optimizer=None).fit(X, rng.poisson(3.0, 30))
+    assert plotting.plot_evidence(alone, n=3).get_ylabel() == "log evidence below its maximum"
 
 
 def test_evidence_is_followed_from_neighbour_to_neighbour(models, monkeypatch):

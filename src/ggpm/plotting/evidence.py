@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
+from ggpm.kernels import idle
 from ggpm.learning.information import has_logarithms
 from ggpm.plotting._common import axes_for
 from ggpm.plotting.style import MEAN
-from ggpm.prediction.description import hyperparameter_names
+from ggpm.prediction.description import hyperparameter_names, readable_names
 from ggpm.sites import Rule, Variational
 
 Array = NDArray[np.float64]
@@ -27,12 +28,14 @@ LEVELS = np.array([0, 0.5, 1, 2, 3, 5, 10, DEEP])  # finer near the top
 # Tolerance of variational sites: the bound is stationary in them, so that it is known to the square of this. With
 # coarse expectations it was within 0.03 nats (100 angles, 167 rows of three classes) for a tenth of the time.
 ROUGH_TOL = 1e-2
+SMALL_VARIANCE = 1.01e-5  # scikit-learn's lower bound of variances, or lower
 FINER = 8  # points drawn for each that is computed
 
 
 def plot_evidence(
-    model: Any, first: int = 0, second: int | None = 1, *, width: float = 2.0, n: int = 9, ax: Any = None
-) -> Any:
+    model: Any, first: int | None = None, second: int | str | None = "auto", *, width: float = 2.0, n: int = 9,
+    ax: Any = None,
+) -> Any:  # fmt: skip
     """Log evidence over one or two entries of ``theta_``, the others held: a curve, or a map with contours.
 
     Every point starts from the posterior of its neighbour, up to where the evidence is 20 nats below its maximum.
@@ -40,9 +43,10 @@ def plot_evidence(
 
     Parameters
     ----------
-    first, second : int
+    first, second : int, optional
         Which entries of ``theta_`` (natural logarithms; the kernels' first, then the family's); ``second=None``: a
-        curve along the first alone.
+        curve along the first alone. Those that are not given are the first that were learned in parts of the kernel
+        that have variance: what else is in a part is nothing that the evidence depends on.
     width : float
         How far to go to either side, in log units.
     n : int
@@ -60,6 +64,11 @@ def plot_evidence(
     'log evidence below its maximum'
     """
     p = len(model.theta_)
+    telling = [k for k in _telling_first(model) if k not in (first, second)]
+    if first is None:
+        first = telling.pop(0) if telling else 0
+    if second == "auto":
+        second = telling[0] if telling else None
     if not (0 <= first < p and first != second and (second is None or 0 <= second < p)):
         raise ValueError(
             f"first and second must be two different entries of theta_, which has {p}; got {first}, {second}."
@@ -68,6 +77,19 @@ def plot_evidence(
     if second is None:
         return _curve(model, first, offsets, axes_for(ax, figsize=(4.6, 3.2)))
     return _map(model, first, second, offsets, axes_for(ax, figsize=(5.6, 4.6)))
+
+
+def _telling_first(model: Any) -> list[int]:
+    """Entries of theta that were learned: first those that the evidence depends on, and is highest inside bounds of."""
+    evidence = model.fit_.evidence
+    theta, (low, high) = evidence.theta, evidence.bounds.T
+    # below such a bound the evidence is flat: a search ends near it as well as at it
+    gone = (theta < low + np.log(10.0)) & ((np.exp(low) < SMALL_VARIANCE) | (model.kernel is None))
+    own = np.cumsum([kernel.n_dims for kernel in evidence.kernels])
+    rest = [idle(kernel, part) for kernel, part in zip(evidence.kernels, np.split(gone, own))]
+    nothing = np.concatenate([*rest, np.zeros(theta.size - own[-1], dtype=bool)])
+    at_bound = gone | np.isclose(theta, low) | np.isclose(theta, high)
+    return sorted(np.flatnonzero(low < high).tolist(), key=lambda k: (nothing[k], at_bound[k], k))
 
 
 def _curve(model: Any, first: int, offsets: Array, ax: Any) -> Any:
@@ -114,7 +136,8 @@ def _values(model: Any, k: int, by: Any = 0.0) -> Any:
 
 def _name(ax: Any, axis: str, model: Any, k: int) -> None:
     """Name an axis, "x" or "y", after an entry of theta."""
-    name = hyperparameter_names(model)[k]
+    told = readable_names(model.fit_)
+    name = (told + hyperparameter_names(model)[len(told) :])[k]
     if not is_logarithm(model, k):
         ax.set(**{f"{axis}label": f"theta_[{k}] ({name.partition(':')[0]})"})
         return
