@@ -21,6 +21,7 @@ from ggpm.families import (
     Ordinal,
     Wishart,
 )
+from ggpm.plotting import plot_evidence
 
 X = np.random.default_rng(0).normal(size=(20, 2))
 
@@ -116,6 +117,7 @@ MISTAKES = [
     ("tol", lambda: Variational(tol=0), "tol must be a positive number; got 0"),
     ("inference class", lambda: fit("poisson", y=N, inference=Laplace), r"not its class. Try Laplace\(\)"),
     ("levels", lambda: calibration(FITTED["poisson"], X, N, levels="a"), "levels must be one number.*got 'a'"),
+    ("evidence", lambda: plot_evidence(FITTED["poisson"], 0, "x"), "second must be an entry of theta_.*'x'"),
     ("region", lambda: FITTED["poisson"].predict_dist(X).interval(2), "level must be one number.*got 2"),
     ("offset", lambda: fit("poisson", y=N, offset=N + 1j), "offset must be one number per row.*complex"),
     *(

@@ -12,6 +12,8 @@ from cases import FAMILIES, simulate
 from ggpm import GGPRegressor, Predictive, families
 from ggpm.families.special.quadrature import matched_nodes
 from ggpm.families.support import Circle, Codes, Counts, CountVectors, Simplex, Sphere
+from ggpm.learning.recalibration import Recalibration
+from ggpm.prediction.recalibrated import Recalibrated
 
 
 def predictive_for(name, wide=False, m=3, trials=None):
@@ -563,3 +565,14 @@ def test_compositions_with_latents_beyond_floats():
     np.testing.assert_allclose(p.mean(), [[0.5, 0.5]], atol=1e-6)  # by symmetry
     assert np.isfinite(p.sample(100, 0)).all()
     assert np.isfinite(p.interval(0.9)).all()
+
+
+@pytest.mark.parametrize("name, recalibrated", [("Gaussian", False), ("Gamma", False), ("Gamma", True)])
+def test_distribution_functions_of_numbers_end_at_zero_and_one(name, recalibrated):
+    p = Predictive(getattr(families, name)(), np.zeros((3, 1)), np.ones((3, 1, 1)))
+    if recalibrated:
+        p = Recalibrated(p, [Recalibration((0.3,))], np.zeros(3, dtype=int))
+    assert p.cdf([-np.inf, 1.0, np.inf]).ravel().tolist() == [0.0, p.cdf(1.0).ravel()[1], 1.0]
+    assert p.cdf(np.inf).ravel().tolist() == [1.0] * 3 and p.cdf(-np.inf).ravel().tolist() == [0.0] * 3
+    with pytest.raises(ValueError, match="NaN in 1 place"):
+        p.cdf([np.nan, 1.0, np.inf])

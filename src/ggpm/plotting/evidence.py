@@ -8,7 +8,7 @@ import itertools
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,8 @@ FINER = 8  # points drawn for each that is computed
 
 
 def plot_evidence(
-    model: Any, first: int | None = None, second: int | str | None = "auto", *, width: float = 2.0, n: int = 9,
-    ax: Any = None,
+    model: Any, first: int | None = None, second: int | Literal["auto"] | None = "auto", *,
+    width: float = 2.0, n: int = 9, ax: Any = None,
 ) -> Any:  # fmt: skip
     """Log evidence over one or two entries of ``theta_``, the others held: a curve, or a map with contours.
 
@@ -67,7 +67,9 @@ def plot_evidence(
     telling = [k for k in _telling_first(model) if k not in (first, second)]
     if first is None:
         first = telling.pop(0) if telling else 0
-    if second == "auto":
+    if isinstance(second, str):
+        if second != "auto":
+            raise ValueError(f"second must be an entry of theta_, None or 'auto'; got {second!r}.")
         second = telling[0] if telling else None
     if not (0 <= first < p and first != second and (second is None or 0 <= second < p)):
         raise ValueError(

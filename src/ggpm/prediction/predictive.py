@@ -15,6 +15,7 @@ from ggpm.data.checks import check_level, check_whole
 from ggpm.data.text import see
 from ggpm.families.base import Family
 from ggpm.families.special.adaptive import Rows, cholesky_root
+from ggpm.families.support import Positive, Real
 from ggpm.prediction.angles import made_tables
 from ggpm.prediction.expectations import averaged_moment, averaged_var, completed, moment_at_mean
 from ggpm.prediction.kinds import Ordered, kind_of
@@ -241,8 +242,21 @@ class Predictive:
         >>> p.cdf([0, 3]).round(3)
         array([0.382, 0.866])
         """
+        return self._with_ends(y, self._cdf)
+
+    def _cdf(self, y: Any) -> Array:
         encoded = self._encode(y)
         return self._in_blocks(lambda p, rows: p._kind.cdf(p, encoded[rows]), with_rows=True)
+
+    def _with_ends(self, y: Any, cdf: Callable[[Any], Array]) -> Array:
+        """Values of a distribution function, also where y is infinite: of numbers, for which 1 stands in there."""
+        given = np.asarray(y)
+        numbers = given.dtype.kind == "f" and given.ndim < 2 and isinstance(self.family.support, Real | Positive)
+        if not numbers or not (ends := np.isinf(given)).any():
+            return cdf(y)
+        out = cdf(np.where(ends, 1.0, given))
+        column = (-1, *[1] * (out.ndim - 1))
+        return np.where(ends.reshape(column), (given > 0).reshape(column), out)
 
     def pit(self, y: Any, random_state: Any = 0) -> Array:
         """Probability integral transform of each y: uniform on (0, 1) if the predictive distribution is right.

@@ -200,7 +200,10 @@ class Recalibrated(Predictive):
 
     def cdf(self, y: Any) -> Array:
         """P(Y <= y); of angles the probability of the arc from the start of their range forwards to y."""
-        return super().cdf(y) if self.family.kind == "angles" else self._steps(self._encode(y))[1]
+        return super().cdf(y) if self.family.kind == "angles" else self._with_ends(y, self._upto)
+
+    def _upto(self, y: Any) -> Array:
+        return self._steps(self._encode(y))[1]
 
     def quantile(self, q: float) -> Array:
         """The q-quantile of y; angles have none, but arcs: `interval`."""
