@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.base import clone
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from ggpm import GGPClassifier, GGPRegressor, families, load, save
@@ -97,6 +98,42 @@ def test_a_parameter_that_does_not_vary_costs_nothing():
     assert np.exp(free.theta_[2]) > 0.01 > np.exp(held.theta_[2])
     loo = [model.loo(neighbours=0, hyperparameters="left out").total for model in (free, held)]
     assert loo[1] > loo[0]
+
+
+RARE = {"zeros": [], "one": [1], "a three": [3], "three": [1, 4, 20], "five": [1, 2, 5, 9, 30]}
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_rare_counts_have_about_their_mean(name):
+    """They become likely under any mean as phi grows: the mean was that of the prior, 7 for one event in 200 rows."""
+    rng, y = np.random.default_rng(1), np.zeros(200)
+    X = rng.normal(size=(200, 2))
+    y[rng.choice(200, len(RARE[name]), replace=False)] = RARE[name]
+    found = GGPRegressor("negative_binomial").fit(X, y).predict(X[:5])
+    if name == "zeros":
+        assert np.all((found > 0) & (found < 0.005))  # less than one event
+    else:
+        np.testing.assert_allclose(found, y.mean(), rtol=0.25)
+
+
+@pytest.mark.parametrize("phi", [0.3, 3.0])
+def test_counts_that_show_their_dispersion_hardly_notice_its_prior(phi):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    mu = np.exp(1.0 + np.sin(X[:, 0]) + 0.3 * X[:, 1])
+    y = rng.negative_binomial(1 / phi, 1 / (1 + phi * mu))
+    held = GGPRegressor("negative_binomial", averaging="none", recalibration="none").fit(X, y)
+    free = clone(held).set_params(kernel=held.kernel_, priors=None).fit(X, y)
+    np.testing.assert_allclose(held.family_.phi, free.family_.phi, rtol=0.1)
+    np.testing.assert_allclose(held.predict(X), free.predict(X), rtol=0.05)
+
+
+def test_dispersions_have_a_default_prior_inside_other_families_too():
+    phi = {}
+    for family in (families.NegativeBinomial(), families.ZeroInflated(families.NegativeBinomial()), families.Gamma()):
+        found = resolve("auto", [RBF()] * len(family.parameters), True, family.resolve(np.ones(3)), np.zeros(3))
+        phi[repr(family)] = found.members[-1]
+    assert list(phi.values()) == [LogNormal(1.0, 2.0), LogNormal(1.0, 2.0), None], phi
 
 
 def test_a_users_prior_moves_the_optimum_towards_it():

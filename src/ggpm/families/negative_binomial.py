@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any, Self
+
 import numpy as np
 from scipy.special import betainc, betaincc, expit, gammainc, gammaln, log_expit, xlog1py, xlogy
 
-from ggpm.families.base import Array, DispersedMean
+from ggpm.families.base import Array, DispersedMean, moments
 from ggpm.families.special import SoftplusTerms
 from ggpm.families.special.stable import (
     HALF_LOG_2PI,
@@ -25,6 +28,7 @@ FEW, SMALL = 48, 600.0
 # Larger counts are as a gamma variate with their mean and variance, to 7e-7; the incomplete beta function takes 0.1 ms
 # and more there, and loses digits where r is larger still.
 MANY = 1e10
+RARE = 0.5  # standard error of the mean, relative to it, from which the latent is centred at the mean
 FAR = 300.0  # of log mu: larger than any other number of the density, and no square overflows
 
 
@@ -55,6 +59,20 @@ class NegativeBinomial(DispersedMean):
     """
 
     support = Counts()
+    # Rare counts and zeros alone hardly tell phi: as it grows they become likely under any mean, and the mean is that
+    # of its prior. Two standard deviations are a factor of 55, as those of the variances of default kernels.
+    phi_typical = (1.0, 2.0)
+
+    def adapted(self, y: Any, weight: Array | None = None) -> Self:
+        """With the latent centred at the mean of counts so rare that they tell little of their level.
+
+        Its posterior is then nearly as wide as its prior, and half of its variance is added to the log of the mean.
+        """
+        (mean, variance), out = moments(counts := self.encode(y), weight), copy.copy(self)
+        n = len(counts) if weight is None else weight.sum()
+        if variance >= RARE**2 * n * mean**2:
+            out._origin = self._link.inverse(np.log([max(mean, 0.5 / n)]))  # of zeros alone: half an event
+        return out
 
     @staticmethod
     def _half_deviance(y: Array, mu: Array, r: Array) -> Array:

@@ -36,6 +36,10 @@ class Around(Family):
         return self.base.log_unit
 
     @property
+    def phi_typical(self) -> tuple[float, float] | None:  # type: ignore[override]
+        return self.base.phi_typical
+
+    @property
     def log_hyper(self) -> Array:
         return self.base.log_hyper
 

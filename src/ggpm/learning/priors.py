@@ -7,7 +7,8 @@ By default (``priors="auto"``) they are used with kernels that are chosen from t
 a given one. Length scales have weak ones in units of the columns' spreads; where every column has its own, they are
 shrunk towards a common one. A classifier's latent has no unit: with classes that can be told apart without error a
 larger scale always fits better, with a longer length scale to match, until a bound stops it. So with labels, grades or
-proportions of trials, variances have priors too.
+proportions of trials, variances have priors too, and so has a phi that data may leave without a bound
+(`Family.phi_typical`).
 
 Two kinds have one with given kernels as well: the latents of a direction whose length is another parameter's
 (`Family.latents_without_unit`), and parameters after the first, which need not vary at all (`Cost`). ``priors=None``
@@ -253,6 +254,8 @@ def _auto(kernels: Sequence, names: list[str], family: Any, theta: Array, defaul
             joint.append((slice(entries[0], entries[-1] + 1), Shrunk(start, AUTO_LENGTH_SIGMA, AUTO_OWN_SIGMA)))
         elif name.endswith("length_scale"):
             single = LogNormal(start, AUTO_LENGTH_SIGMA)
+        elif name == "phi" and family.phi_typical is not None:
+            single = LogNormal(*family.phi_typical)
         elif (family.finite or family.countable) and name != "phi":
             single = AUTO_INTERCEPT if members else AUTO_VARIANCE
         members += [single] * len(entries)

@@ -85,6 +85,8 @@ class Family(ClosedForms, BaseEstimator, ABC):
     phi_bounds: Bounds = "fixed"
     phi_has_limit: ClassVar[bool] = False
     """True if a phi at the upper end of its default bounds is a simpler family, not an optimum that was cut off."""
+    phi_typical: tuple[float, float] | None = None
+    """Median and standard deviation in the logarithm of a weak prior on phi, which data may leave without a bound."""
     parameters: ClassVar[tuple[str, ...]] = ("mean",)
     """Names of the parameters that vary with the inputs, for `parameter`."""
 
