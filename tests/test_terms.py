@@ -233,6 +233,16 @@ def test_intervals_of_the_mean():
     assert p.mean_interval(0.8).shape == (1, 3, 2)
 
 
+def test_intervals_of_mean_directions_ask_once_for_each_row(monkeypatch):
+    """Every batch used to ask for the mean directions of all rows: 10,000 took a minute."""
+    p = Predictive(VonMises(), np.random.default_rng(0).normal(size=(40, 2)), np.tile(0.1 * np.eye(2), (40, 1, 1)))
+    expected = np.concatenate([p.rows(slice(k, k + 5)).mean_interval(0.9) for k in range(0, 40, 5)])
+    asked, moment = [], Predictive._moment
+    monkeypatch.setattr(Predictive, "_moment", lambda self: asked.append(len(self)) or moment(self))
+    np.testing.assert_allclose(p.mean_interval(0.9), expected, atol=1e-12)
+    assert sum(asked) == 40
+
+
 # ---- importance and pictures ---------------------------------------------------------------------------------------
 def test_importance_ranks_columns():
     rng = np.random.default_rng(0)

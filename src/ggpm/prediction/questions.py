@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,14 +79,15 @@ def _ranked(
     """Quantiles of a function of the latent, (m, ..., levels); of one that ``turns`` about the mean direction."""
     found = []
     for alike, part in p.alike():
+        centres = p.family.point(part._moment()) if turns else None  # of all rows at once: each asks for a moment
         for some in batches(len(alike), POINTS * p.latent_mean.shape[1]):
             value = _over_the_latent(part, some, lambda family, eta: function(family, eta, alike[some]))  # noqa: B023
-            if turns:
+            if centres is not None:
                 circle: Any = p.family.support
-                centre = p.family.point(part._moment()[some])
+                centre = centres[some]
                 value = np.mod(value - centre + circle.period / 2, circle.period) - circle.period / 2
             ends = np.moveaxis(np.quantile(value, levels, axis=0, method="hazen"), 0, -1)
-            found.append((alike[some], circle.wrap(centre[:, None] + ends) if turns else ends))
+            found.append((alike[some], ends if centres is None else circle.wrap(centre[:, None] + ends)))
     return gather(len(p), found)
 
 
@@ -108,9 +110,16 @@ def _latent_points(D: int, count: int) -> Array:
     """Standard normal points that fill the space evenly, (count, D): the same every time."""
     if D == 1:
         return ndtri((np.arange(count) + 0.5) / max(count, 1))[:, None]
+    return _even_points(D)[:count]
+
+
+@lru_cache(maxsize=8)  # every batch of rows asks for the same ones
+def _even_points(D: int) -> Array:
     from scipy.stats import qmc
 
-    return ndtri(np.clip(qmc.Sobol(D, seed=0).random(POINTS)[:count], 1e-12, 1 - 1e-12))
+    points = ndtri(np.clip(qmc.Sobol(D, seed=0).random(POINTS), 1e-12, 1 - 1e-12))
+    points.flags.writeable = False
+    return points
 
 
 def probability(p: Predictive, low: Any, high: Any) -> Array:
