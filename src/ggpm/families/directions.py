@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from ggpm.families.base import Array, Family, moments
+from ggpm.families.base.resolving import ROUNDING
 from ggpm.families.curvature import Blocks, Marginals, RankOne
 from ggpm.families.special import BesselRatio, length
 from ggpm.families.special.directional import MOST, average_moments, log_average, log_normaliser
@@ -34,6 +35,8 @@ class Directions(Family):
     of a vector, which are few, so that every operation is one on long arrays.
     """
 
+    needs_spread = (1e-7, None)  # squared, it is the rounding error of the length of the mean
+
     @abstractmethod
     def direction(self, y: Array) -> Array:
         """T(y), (..., d)."""
@@ -50,7 +53,7 @@ class Directions(Family):
         """
         out, mean = copy.copy(self), moments(self.direction(self.encode(y)), weight)[0]
         R2, d = float(mean @ mean), len(mean)
-        if R2 < 1.0:
+        if 1.0 - R2 > ROUNDING:  # of one direction alone it is what rounding makes of zero
             kappa = np.sqrt(R2) * (d - R2) / (1.0 - R2)  # Banerjee et al. 2005, eq. (4.4)
             out.latent_variance = max(1.0, kappa**2)
         return out

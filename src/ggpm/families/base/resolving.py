@@ -50,7 +50,7 @@ def bound(family: Family, y: Any, weight: Array | None = None, adapt: bool = Fal
 
 
 def check_spread(family: Family, y: Any) -> None:
-    """Raise ValueError where a family with a latent scale is to learn it from y that are all alike: it has no bound.
+    """Raise ValueError where a family is to learn a scale or a concentration from y that are all alike: no bound.
 
     >>> from ggpm.families import GaussianMeanScale
     >>> check_spread(GaussianMeanScale(), [1.0, 4.0])
@@ -58,11 +58,19 @@ def check_spread(family: Family, y: Any) -> None:
     if getattr(family, "needs_spread", None) is None:  # a user's own may know nothing of it
         return
     (least, instead), values = family.needs_spread, family.encode(y)  # type: ignore[misc]
-    rows = family.support.embed(values) if family.kind == "angles" else values  # type: ignore[attr-defined]
+    directed = family.kind in ("angles", "directions")
+    rows = family.support.embed(values) if directed else values
     sd, size = np.sqrt(moments(rows)[1]).max(), np.abs(rows).max()
     if len(values) > 1 and sd <= least * size:
         rest = "" if sd == 0 else f" but for {sd / size:.0e} of its size"
+        learned = "concentration" if directed else family.parameters[1]
         raise ValueError(
             f"y is the same in all {len(values)} rows{rest}: {type(family).__name__} learns its "
-            f"{family.parameters[1]} from how y spreads, which bounds nothing here. Try {instead!r}."  # type: ignore[attr-defined]
+            f"{learned} from how y spreads, which bounds nothing here. {_advice(instead)}"
         )
+
+
+def _advice(instead: str | None) -> str:
+    if instead is not None:
+        return f"Try {instead!r}."
+    return "That one direction is the forecast, and needs no model; optimizer=None makes one that learns nothing."
