@@ -569,6 +569,29 @@ def test_a_latent_scale_needs_y_that_differ(noise):
             GGPRegressor(family).fit(np.arange(20.0)[:, None], y)
 
 
+ZERO_INFLATED = [families.ZeroInflated(), families.ZeroInflated(families.NegativeBinomial())]
+
+
+@pytest.mark.parametrize("family", ["negative_binomial_mean_dispersion", *ZERO_INFLATED])
+def test_zeros_alone_are_one_parameter(family):
+    """Fits did not end, or ended at any mean with a probability of zero to match."""
+    x, y = np.random.default_rng(0).normal(size=(60, 3)), np.zeros(60)
+    with pytest.raises(ValueError, match=r"y is (the same|zero) in all 60 rows.*Try 'poisson'"):
+        GGPRegressor(family).fit(x, y)
+    assert GGPRegressor("poisson").fit(x, y).predict(x[:1])[0] < 1 / 60
+
+
+def test_zeros_alone_do_where_they_have_a_probability_of_their_own():
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    for family in (families.Hurdle(), families.ZeroInflated(families.Gamma())):  # the latter is a hurdle, too
+        assert GGPRegressor(family).fit(x, np.zeros(20)).predict(x[:1])[0] < 0.2
+
+
+def test_counts_that_are_all_alike_have_no_dispersion():
+    with pytest.raises(ValueError, match=r"the same in all 20 rows.*dispersion.*Try 'poisson'"):
+        GGPRegressor("negative_binomial_mean_dispersion").fit(np.arange(20.0)[:, None], np.full(20, 3))
+
+
 @pytest.mark.parametrize("noise", [0.0, 1e-12])
 @pytest.mark.parametrize("name", ["von_mises", "von_mises_fisher", "von_mises_direction_concentration"])
 @pytest.mark.parametrize("rows", [2, 60])

@@ -44,6 +44,7 @@ class NegativeBinomialMeanDispersion(WithDispersion):
 
     support = Counts()
     parameters = ("mean", "dispersion")
+    needs_spread = (0.0, "poisson")  # fits to counts that are all alike, zeros or not, do not end
 
     def adapted(self, y: Any, weight: Array | None = None) -> Self:
         (mean, variance), out = moments(self.encode(y), weight), copy.copy(self)

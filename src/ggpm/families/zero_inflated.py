@@ -36,6 +36,10 @@ class ZeroInflated(Zeros):
     """
 
     @property
+    def needs_events(self) -> bool:  # type: ignore[override]
+        return self.counts
+
+    @property
     def apart(self) -> bool:
         return not self.counts
 

@@ -75,6 +75,8 @@ class Family(ClosedForms, BaseEstimator, ABC):
     needs_spread: ClassVar[tuple[float, str | None] | None] = None
     """Standard deviation of y, relative to its size, below which a scale or concentration has no bound, and the name of
     a family without it, if there is one."""
+    needs_events: bool = False
+    """True if zeros alone tell nothing of how likely zeros of either kind are."""
     latent_variance: float | tuple[float, ...] = 1.0
     """Variance that latents may be expected to have, from which the default kernel starts: one number where all latents
     share a kernel, one each where every latent is a parameter with a kernel of its own. Set by `resolve`."""

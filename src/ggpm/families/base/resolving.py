@@ -55,6 +55,11 @@ def check_spread(family: Family, y: Any) -> None:
     >>> from ggpm.families import GaussianMeanScale
     >>> check_spread(GaussianMeanScale(), [1.0, 4.0])
     """
+    if getattr(family, "needs_events", False) and len(counts := family.encode(y)) > 1 and not counts.any():
+        raise ValueError(
+            f"y is zero in all {len(counts)} rows: {type(family).__name__} tells zeros of two kinds apart by counts "
+            "above zero, of which there are none. Try 'poisson'."
+        )
     if getattr(family, "needs_spread", None) is None:  # a user's own may know nothing of it
         return
     (least, instead), values = family.needs_spread, family.encode(y)  # type: ignore[misc]
