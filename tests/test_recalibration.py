@@ -8,6 +8,7 @@ from scipy import integrate, stats
 import ggpm
 from ggpm import GGPClassifier, GGPRegressor, Predictive, families
 from ggpm.learning.recalibration import Recalibration, recalibration
+from ggpm.prediction import recalibrated
 from ggpm.prediction.mixture import Mixture
 from ggpm.prediction.recalibrated import Recalibrated
 from ggpm.prediction.roots import coordinate
@@ -141,6 +142,36 @@ def test_draws_density_and_distribution_function_agree(name, mixed):
         region = p.highest_density(0.8)
         inside = np.mean([region.contains(d) for d in draws[:400]], axis=0)
         np.testing.assert_allclose(inside, 0.8, atol=0.06)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_few_draws_of_counts_have_the_same_law_and_cost_few_probabilities(monkeypatch, size):
+    """One draw used to ask for the probabilities of all counts up to the largest of any row."""
+    rng, m = np.random.default_rng(0), 1000
+    parts = [Predictive(families.Poisson(), rng.normal(a, 1.0, (m, 1)), np.full((m, 1, 1), 0.2)) for a in (1.0, 1.5)]
+    p = Recalibrated(Mixture(parts, np.array([0.6, 0.4])), [LINEAR], np.zeros(m, dtype=int))
+    asked, steps = [], Recalibrated.log_ratio
+    monkeypatch.setattr(Recalibrated, "log_ratio", lambda self, y: asked.append(len(self)) or steps(self, y))
+    tables, every = [], recalibrated._every_count
+    monkeypatch.setattr(recalibrated, "_every_count", lambda q, most: tables.append(most + 1) or every(q, most))
+    draws = p.sample(size, 0)
+    np.testing.assert_array_equal(draws, p.sample(size, 0))
+    assert np.sum([np.sum(most) for most in tables]) + np.sum(asked) < 2 * 3.0 * size * m  # both times
+    for drawn in draws:
+        assert stats.kstest(p.pit(drawn, rng), "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("name", ["poisson", "negative_binomial"])
+def test_moments_of_small_counts_are_sums_over_all_of_them(name):
+    family, m = FAMILIES[name][0], 40
+    mean = np.linspace(-2.0, 3.0, m)[:, None]
+    p = Recalibrated(Predictive(family, mean, np.full((m, 1, 1), 0.2)), [LINEAR], np.zeros(m, dtype=int))
+    for i in (0, 15, 30):
+        k = np.arange(2000.0)
+        probability = np.exp(p.rows(np.full(len(k), i)).log_prob(k))
+        first = k @ probability
+        assert p.mean()[i] == pytest.approx(first, rel=1e-5)
+        assert p.var()[i] == pytest.approx((k - first) ** 2 @ probability, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "gamma", "beta", "mean and scale"])

@@ -28,6 +28,7 @@ Array = NDArray[np.float64]
 
 SPACING = 0.4  # of normal scores of the levels behind corrections of moments, by the trapezoidal rule
 FEW_COUNTS = 256  # up to which corrections of moments are sums over all of them
+BEYOND = 2.0  # times the count at REACH, up to which they are: second moments to 1e-5, of what is left in the tails
 MANY_ROWS = 200  # from which rows share a surface for them
 MANY_TRIALS = 32  # of counts that share it: out of fewer they are too coarse to lie between each other
 COUNTS = 32  # out of trials, at which a distribution function is found: 0.3 standard deviations apart, or all
@@ -64,13 +65,11 @@ def _additions(p: Predictive, law: Recalibration) -> tuple[Array, Array]:
     elif p.family.support.integer:
         most = p.quantile(ndtr(REACH))
         counted = most <= FEW_COUNTS
-        for rows in (np.flatnonzero(counted & (most >= low) & (most < 4 * low + 4)) for low in (0, 4, 20, 84, 340)):
-            part = p.rows(rows)
-            for k in np.arange(most[rows].max(initial=-1.0) + 1.0):
-                upto = part.steps(np.full(len(rows), k))[1]
-                less = upto - law.cdf(upto)
-                first[rows] += less
-                second[rows] += less * (2.0 * (k - mean[rows]) + 1.0)
+        small = np.flatnonzero(counted)
+        for some, each, k, upto in _every_count(p.rows(small), BEYOND * (most[small] + 1.0)):
+            less, rows = upto - law.cdf(upto), small[some]
+            first[rows] = np.bincount(each, less, len(rows))
+            second[rows] = np.bincount(each, less * (2.0 * (k - mean[rows][each]) + 1.0), len(rows))
     rest = np.flatnonzero(~counted)
     part, z = p.rows(rest), np.arange(-REACH, REACH + SPACING / 2, SPACING)
     share = SPACING * np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) * np.expm1(law.log_density(ndtr(z)))
@@ -98,6 +97,18 @@ def _known(p: Predictive) -> tuple[Array, Array]:
     k = np.round(low + (high - low) * np.linspace(0.0, 1.0, COUNTS)[:, None])
     each = p.rows(np.tile(np.arange(len(p)), COUNTS))
     return k, each.steps(_counts(each, k.ravel()))[1].reshape(k.shape)
+
+
+def _every_count(p: Predictive, most: Array) -> Iterator[tuple[slice, NDArray[np.intp], Array, Array]]:
+    """Rows, some at a time, and for every count from zero to each one's largest: whose it is, itself, and P(Y <= k).
+
+    All in one question: no row has more counts than its own, and calls are few.
+    """
+    for some in batches(len(p), FEW_COUNTS):
+        size = most[some].astype(int) + 1
+        each = np.repeat(np.arange(len(size)), size)
+        k = (np.arange(len(each)) - np.repeat(np.cumsum(size) - size, size)).astype(np.float64)
+        yield some, each, k, p.rows(some.start + each).steps(k)[1]
 
 
 def recalibrable(family: Family, encoded: Array) -> bool:
@@ -297,11 +308,9 @@ class Recalibrated(Predictive):
         elif self.family.countable:
             out = _counts(self, self._successes_at(uniform))
         elif self.family.support.integer:
-            most = self.base.quantile(ndtr(REACH))
-            few, many = most <= FEW_COUNTS, np.flatnonzero(most > FEW_COUNTS)
-            for some in batches(int(few.sum()), FEW_COUNTS):
-                rows = np.flatnonzero(few)[some]
-                out[:, rows] = self.rows(rows)._counted(uniform[:, rows], most[rows].max())
+            few, most = self._with_tables(count)
+            many = np.setdiff1d(np.arange(len(self)), few)
+            out[:, few] = self.rows(few)._counted(uniform[:, few], most)
             out[:, many] = self.rows(many)._accepted(count, rng)
         elif self.family.support.atoms:
             out = self._accepted(count, rng)
@@ -310,16 +319,36 @@ class Recalibrated(Predictive):
                 out[:, some] = self.rows(some)._tabled(uniform[:, some])
         return out[0] if size is None else out
 
-    def _counted(self, q: Array, most: float) -> Array:
-        """Quantiles of counts at levels (S, m), from the probabilities of all up to the largest."""
-        upto = np.stack([self._steps(np.full(len(self), k))[1] for k in np.arange(most + 1.0)])
-        return np.stack([np.searchsorted(row, u) for row, u in zip(upto.T, q.T, strict=True)], axis=1).astype(float)
+    def _with_tables(self, count: int) -> tuple[Rows, Array]:
+        """Rows of small counts of which so many draws cost more, one by one, than all probabilities; largest counts.
+
+        A draw that may be refused asks for one probability each time, a table for as many as there are counts.
+        """
+        near = self.base.single().quantile(ndtr(REACH))
+        rows = np.flatnonzero((near <= FEW_COUNTS) & (near < count * self._highest))
+        most = self.base.rows(rows).quantile(ndtr(REACH)) if rows.size else np.empty(0)
+        small = most <= FEW_COUNTS  # an average may reach further than the one distribution with its latent's moments
+        return rows[small], most[small]
+
+    def _counted(self, q: Array, most: Array) -> Array:
+        """Quantiles of counts at levels (S, m), from the probabilities of all up to each row's largest."""
+        out = np.empty(q.shape)
+        for some, each, _, upto in _every_count(self, most):
+            ends = np.searchsorted(each, np.arange(1, some.stop - some.start))
+            for row, own in enumerate(np.split(upto, ends), start=some.start):
+                out[:, row] = np.searchsorted(own, q[:, row])
+        return out
+
+    @property
+    def _highest(self) -> Array:
+        """The largest value of every row's g, (m,): how many draws of F one of the law takes on average."""
+        return np.array([law.highest for law in self.laws])[self.which]
 
     def _accepted(self, count: int, rng: np.random.Generator) -> Array:
         """Draws of F, (count, m), of which some are refused and drawn again."""
         out = self.base.sample(count, rng)
         flat, todo = out.reshape(-1), np.arange(out.size)
-        highest = np.array([law.highest for law in self.laws])[self.which]
+        highest = self._highest
         while todo.size:
             row = todo % len(self)
             share = np.exp(self.rows(row).log_ratio(flat[todo])) / highest[row]
