@@ -49,7 +49,8 @@ class Predictive:
         Number of trials for counts out of N; without it, means are proportions.
     classes : array, optional
         The labels of a classifier, which `top_k` names. Where y is given or drawn (`log_prob`, `cdf`, `sample`),
-        classes are codes 0, 1, ... in this order; the classifier's own methods take and give labels.
+        classes are codes 0, 1, ... in this order, ``model.codes(labels)``; the classifier's own methods take and give
+        labels.
 
     Examples
     --------
@@ -218,7 +219,7 @@ class Predictive:
 
     # ---- density -----------------------------------------------------------------------------------------------
     def log_prob(self, y: Any) -> Array:
-        """Log predictive density (or probability) of each y, (m,), per unit of y.
+        """Log predictive density (or probability) of each y, (m,), per unit of y; classes are codes (see `Predictive`).
 
         >>> from ggpm.families import Poisson
         >>> p = Predictive(Poisson(), np.zeros((2, 1)), np.ones((2, 1, 1)))

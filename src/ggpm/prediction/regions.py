@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -120,8 +119,10 @@ def highest_density(predictive: Predictive, level: float, n_draws: int = 1000) -
         return HighestDensityRegion(predictive, level, threshold)
     if len(predictive.components) > 1 and _single_number(family, predictive):
         like = _like(predictive)
-        found = ((np.flatnonzero(like), scores.log_threshold), (np.flatnonzero(~like), partial(_by_draws, n=n_draws)))
-        threshold = gather(len(predictive), ((rows, how(predictive.rows(rows), level)) for rows, how in found))
+        few, rest = np.flatnonzero(like), np.flatnonzero(~like)
+        threshold = np.empty(len(predictive))
+        threshold[few] = scores.log_threshold(predictive.rows(few), level)
+        threshold[rest] = _by_draws(predictive.rows(rest), level, n_draws)
         return HighestDensityRegion(predictive, level, threshold)
     return HighestDensityRegion(predictive, level, _by_draws(predictive, level, n_draws))
 
