@@ -557,53 +557,14 @@ def test_the_normal_hazard_has_its_digits_in_the_tail(z):
 
 
 # ---- y without spread --------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("noise", [0.0, 1e-12])
-def test_a_latent_scale_needs_y_that_differ(noise):
-    """Its likelihood has no bound: fits would not end."""
-    y, instead = 0.7 + noise * np.random.default_rng(0).normal(size=20), {
-        "gaussian_mean_scale": "gaussian", "student_t": "gaussian", "gamma_mean_shape": "gamma",
-        "beta_mean_precision": "beta",
-    }  # fmt: skip
-    for family, other in instead.items():
-        with pytest.raises(ValueError, match=rf"y is the same in all 20 rows.*Try '{other}'"):
-            GGPRegressor(family).fit(np.arange(20.0)[:, None], y)
-
-
-ZERO_INFLATED = [families.ZeroInflated(), families.ZeroInflated(families.NegativeBinomial())]
-
-
-@pytest.mark.parametrize("family", ["negative_binomial_mean_dispersion", *ZERO_INFLATED])
-def test_zeros_alone_are_one_parameter(family):
-    """Fits did not end, or ended at any mean with a probability of zero to match."""
-    x, y = np.random.default_rng(0).normal(size=(60, 3)), np.zeros(60)
-    with pytest.raises(ValueError, match=r"y is (the same|zero) in all 60 rows.*Try 'poisson'"):
-        GGPRegressor(family).fit(x, y)
-    assert GGPRegressor("poisson").fit(x, y).predict(x[:1])[0] < 1 / 60
-
-
-def test_zeros_alone_do_where_they_have_a_probability_of_their_own():
-    x = np.random.default_rng(0).normal(size=(20, 2))
-    for family in (families.Hurdle(), families.ZeroInflated(families.Gamma())):  # the latter is a hurdle, too
-        assert GGPRegressor(family).fit(x, np.zeros(20)).predict(x[:1])[0] < 0.2
-
-
-def test_counts_that_are_all_alike_have_no_dispersion():
-    with pytest.raises(ValueError, match=r"the same in all 20 rows.*dispersion.*Try 'poisson'"):
-        GGPRegressor("negative_binomial_mean_dispersion").fit(np.arange(20.0)[:, None], np.full(20, 3))
-
-
-@pytest.mark.parametrize("noise", [0.0, 1e-12])
-@pytest.mark.parametrize("name", ["von_mises", "von_mises_fisher", "von_mises_direction_concentration"])
+@pytest.mark.parametrize("name", ["von_mises", "von_mises_fisher"])
 @pytest.mark.parametrize("rows", [2, 60])
-def test_a_concentration_needs_directions_that_differ(name, noise, rows):
-    """Forecasts were any direction, after many seconds; with nothing to learn they are the one that was seen."""
-    rng = np.random.default_rng(0)
-    x, angle = rng.normal(size=(rows, 2)), 1.0 + noise * rng.normal(size=rows)
+@pytest.mark.filterwarnings("ignore:the search ended")
+def test_directions_that_are_all_alike_are_forecast_as_that_one(name, rows):
+    """Forecasts were any direction, after many seconds."""
+    x, angle = np.random.default_rng(0).normal(size=(rows, 2)), np.full(rows, 1.0)
     y = np.stack([np.cos(angle), np.sin(angle), 0.0 * angle], axis=1) if name == "von_mises_fisher" else angle
-    with pytest.raises(ValueError, match=rf"the same in all {rows} rows.*concentration.*optimizer=None"):
-        GGPRegressor(name).fit(x, y)
-    found = GGPRegressor(name, optimizer=None).fit(x, y).predict(x)
-    np.testing.assert_allclose(found, y, atol=1e-2)
+    np.testing.assert_allclose(GGPRegressor(name).fit(x, y).predict(x), y, atol=1e-2)
 
 
 @pytest.mark.parametrize("angle", [-0.2892, 1.0])
@@ -612,12 +573,6 @@ def test_one_direction_is_forecast_whatever_its_digits(angle):
     model = GGPRegressor("von_mises").fit([[0.0]], [angle])
     assert model.family_.latent_variance == 1.0 and model.converged_
     np.testing.assert_allclose(model.predict([[0.0]]), angle, rtol=1e-6)
-
-
-def test_a_circle_has_no_seam_for_what_is_the_same():
-    y = np.where(np.arange(20) % 2, 0.0, 360.0)
-    with pytest.raises(ValueError, match="the same in all 20 rows"):
-        GGPRegressor(families.VonMises(units="degrees")).fit(np.arange(20.0)[:, None], y)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "gamma"])

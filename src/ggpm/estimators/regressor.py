@@ -231,7 +231,7 @@ class GGPRegressor(RegressorMixin, GGP):
         else:
             family = bound(family, values, weight, adapt=self.kernel is None)
             if self.optimizer is not None:
-                check_spread(family, values)
+                check_spread(family, values, default=self.kernel is None)
         return family, family.encode(values), None
 
     def predict(self, X: Any, return_std: bool = False, *, offset: Any = None, trials: Any = None) -> Any:

@@ -35,8 +35,6 @@ class Directions(Family):
     of a vector, which are few, so that every operation is one on long arrays.
     """
 
-    needs_spread = (1e-7, None)  # squared, it is the rounding error of the length of the mean
-
     @abstractmethod
     def direction(self, y: Array) -> Array:
         """T(y), (..., d)."""

@@ -53,7 +53,7 @@ class VonMisesDirectionConcentration(VonMises):
     latent_dim = 3
     several_modes = True
     parameters = ("direction", "concentration")
-    needs_spread = (1e-4, None)  # below, no bound of the evidence is found (measured)
+    needs_spread = (1e-4, "von_mises")  # below, no bound of the evidence is found (measured)
     latent_variance = (1.0, 1.0, 1.0)
     latents_without_unit = (0, 1)
 

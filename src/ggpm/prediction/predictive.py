@@ -126,7 +126,13 @@ class Predictive:
         return [(np.arange(len(self)), self)]
 
     def single(self) -> Predictive:
-        """One distribution with the latent's mean and covariance: this one, but for averages of several."""
+        """One distribution with the latent's mean and covariance: this one, but for averages of several.
+
+        >>> from ggpm.families import Poisson
+        >>> p = Predictive(Poisson(), np.zeros((2, 1)), np.ones((2, 1, 1)))
+        >>> p.single() is p
+        True
+        """
         return self
 
     def __len__(self) -> int:

@@ -33,7 +33,13 @@ LEVELS = 256  # of numbers whose densities are ranked: 0.4 % of a region's proba
 
 @dataclass(frozen=True)
 class Scores:
-    """Places of y, in its coordinate, and normal scores of the distribution function there, (`PLACES`, m) each."""
+    """Places of y, in its coordinate, and normal scores of the distribution function there, (`PLACES`, m) each.
+
+    >>> from ggpm.families.support import Real
+    >>> table = Scores(coordinate(Real()), np.array([[0.0], [2.0]]), np.array([[-1.0], [1.0]]))
+    >>> table.between(0, np.arange(2.0), np.zeros(1))
+    array([0.5])
+    """
 
     at: Coordinate
     place: Array
@@ -77,7 +83,13 @@ def score_of(level: Array) -> Array:
 
 
 def scores_of(p: Predictive) -> Scores:
-    """Scores of some rows, at quantiles of the one distribution that has their latent's mean and covariance."""
+    """Scores of some rows, at quantiles of the one distribution that has their latent's mean and covariance.
+
+    >>> from ggpm import Predictive, families
+    >>> p = Predictive(families.Gamma(), np.zeros((2, 1)), np.ones((2, 1, 1)))
+    >>> scores_of(p).y.shape, scores_of(p).score[[0, -1], 0]
+    ((28, 2), array([-4.4,  4.4]))
+    """
     around, z, m = p.single(), np.linspace(-REACH, REACH, PLACES), len(p)
     y = np.stack([around.quantile(float(u)).reshape(m) for u in ndtr(z)])
     score = np.broadcast_to(z[:, None], y.shape)
@@ -91,6 +103,11 @@ def log_threshold(p: Predictive, level: float, law: Recalibration | None = None)
     """Threshold on the log density of the smallest regions of a level, (m,): its quantile over even levels of y.
 
     ``law`` is that of F(y), where it is not uniform.
+
+    >>> from ggpm import Predictive, families
+    >>> p = Predictive(families.Gaussian().resolve(np.zeros(2)), np.zeros((1, 1)), np.zeros((1, 1, 1)))
+    >>> np.round(log_threshold(p, 0.9) + 0.5 * np.log(2 * np.pi), 1)  # -1.645²/2
+    array([-1.4])
     """
     u = (np.arange(LEVELS) + 0.5) / LEVELS
     if law is not None:

@@ -72,9 +72,8 @@ class Family(ClosedForms, BaseEstimator, ABC):
     log_unit: float = 0.0
     """Logarithm of the size of y in the user's unit, to the power in which densities have it; set by `resolve`.
     Searches measure their precision against log-densities in units of that size: y in metres is y in kilometres."""
-    needs_spread: ClassVar[tuple[float, str | None] | None] = None
-    """Standard deviation of y, relative to its size, below which a scale or concentration has no bound, and the name of
-    a family without it, if there is one."""
+    needs_spread: ClassVar[tuple[float, str] | None] = None
+    """Standard deviation of y, relative to its size, below which a latent scale has no bound, and a family without."""
     needs_events: bool = False
     """True if zeros alone tell nothing of how likely zeros of either kind are."""
     latent_variance: float | tuple[float, ...] = 1.0

@@ -49,13 +49,15 @@ def bound(family: Family, y: Any, weight: Array | None = None, adapt: bool = Fal
     return family
 
 
-def check_spread(family: Family, y: Any) -> None:
-    """Raise ValueError where a family is to learn a scale or a concentration from y that are all alike: no bound.
+def check_spread(family: Family, y: Any, default: bool = False) -> None:
+    """Raise ValueError where a family with a latent scale is to learn it from y that are all alike: it has no bound.
+
+    With the ``default`` kernel, which may take any shape, zeros alone do not tell zeros of two kinds apart either.
 
     >>> from ggpm.families import GaussianMeanScale
     >>> check_spread(GaussianMeanScale(), [1.0, 4.0])
     """
-    if getattr(family, "needs_events", False) and len(counts := family.encode(y)) > 1 and not counts.any():
+    if default and getattr(family, "needs_events", False) and len(counts := family.encode(y)) > 1 and not counts.any():
         raise ValueError(
             f"y is zero in all {len(counts)} rows: {type(family).__name__} tells zeros of two kinds apart by counts "
             "above zero, of which there are none. Try 'poisson'."
@@ -63,19 +65,11 @@ def check_spread(family: Family, y: Any) -> None:
     if getattr(family, "needs_spread", None) is None:  # a user's own may know nothing of it
         return
     (least, instead), values = family.needs_spread, family.encode(y)  # type: ignore[misc]
-    directed = family.kind in ("angles", "directions")
-    rows = family.support.embed(values) if directed else values
+    rows = family.support.embed(values) if family.kind == "angles" else values  # type: ignore[attr-defined]
     sd, size = np.sqrt(moments(rows)[1]).max(), np.abs(rows).max()
     if len(values) > 1 and sd <= least * size:
         rest = "" if sd == 0 else f" but for {sd / size:.0e} of its size"
-        learned = "concentration" if directed else family.parameters[1]
         raise ValueError(
             f"y is the same in all {len(values)} rows{rest}: {type(family).__name__} learns its "
-            f"{learned} from how y spreads, which bounds nothing here. {_advice(instead)}"
+            f"{family.parameters[1]} from how y spreads, which bounds nothing here. Try {instead!r}."  # type: ignore[attr-defined]
         )
-
-
-def _advice(instead: str | None) -> str:
-    if instead is not None:
-        return f"Try {instead!r}."
-    return "That one direction is the forecast, and needs no model; optimizer=None makes one that learns nothing."
