@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from inspect import signature
 from typing import Any, Self
 
 import numpy as np
@@ -29,6 +28,7 @@ from ggpm.data.text import Hint, Message, did_you_mean, stacklevel
 from ggpm.estimators import averaging
 from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit, source_of, target_of
 from ggpm.estimators.newcomers import with_newcomers
+from ggpm.estimators.notes import notes_on_bounds
 from ggpm.estimators.updating import Updating
 from ggpm.families.base import Family
 from ggpm.families.weighted import Weighted
@@ -39,7 +39,7 @@ from ggpm.fields.inducing.points import Inducing
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.fields.neighbours import Neighbours
 from ggpm.fields.neighbours.field import NeighboursField
-from ggpm.kernels import idle, resolve_kernel, shorter_starts, used_columns
+from ggpm.kernels import resolve_kernel, shorter_starts, used_columns
 from ggpm.kernels.threads import threads_for
 from ggpm.learning import priors
 from ggpm.learning.advice import advise
@@ -125,7 +125,7 @@ class GGP(Updating, BaseEstimator):
         # all work happens on a copy, so that a failed fit leaves this estimator as it was
         fit = copy.copy(self)._fit(X, y, sample_weight, offset)
         self._adopt(fit)
-        for note in (*fit.notes, *([] if self.optimizer is None else self._notes_on_bounds())):
+        for note in (*fit.notes, *([] if self.optimizer is None else notes_on_bounds(self.fit_, self.kernel is None))):
             warnings.warn(note, ConvergenceWarning, stacklevel=stacklevel())
         return self
 
@@ -411,49 +411,6 @@ class GGP(Updating, BaseEstimator):
 
     def _search(self, rng: np.random.Generator) -> Search:
         return Search(self.optimizer, self.n_restarts_optimizer, rng, self._report, self.journal)
-
-    def _notes_on_bounds(self) -> list[str]:
-        """Name hyperparameters that ended at a bound, unless that is how a part shows that it is not needed.
-
-        Variances and a family's phi go to the lower ends of their default bounds (or lower ones) in many ordinary
-        fits: there is no intercept, no overdispersion, no noise to speak of. One of several length scales goes to the
-        upper end of its default bounds when its feature does not matter, that of one of several parameters when the
-        parameter does not vary. Student's phi goes there when there are no outliers. A length scale of a function
-        without variance may be anything, at a bound or not: the evidence does not depend on it.
-        """
-        evidence, family = self.fit_.evidence, self.fit_.family
-        own = signature(type(family)).parameters.get("phi_bounds")
-        default_phi = own is not None and np.array_equal(own.default, family.phi_bounds)
-        default_phi |= family.default_bounds
-        told = []
-        names = priors.names_of(evidence.kernels, evidence.family)
-        least = self.kernel is None or np.exp(evidence.bounds[:, 0]) < 1.01e-5
-        # the evidence is flat down there: a search ends near the bound as well as at it
-        gone = least & (evidence.theta < evidence.bounds[:, 0] + np.log(10.0))
-        ends = np.cumsum([kernel.n_dims for kernel in evidence.kernels])
-        rest = [idle(kernel, part) for kernel, part in zip(evidence.kernels, np.split(gone, ends))]
-        any_value = np.concatenate([*rest, np.zeros(len(names) - ends[-1], dtype=bool)])
-        for name, value, (low, high), free in zip(names, evidence.theta, evidence.bounds, any_value):
-            several = names.count(name) > 1 or len(evidence.kernels) > 1
-            useless = name.endswith("length_scale") and several and np.exp(high) > 0.99e5
-            useless |= name.endswith("length_scale") and self.kernel is None and len(evidence.kernels) > 1
-            useless |= name == "phi" and default_phi and family.phi_has_limit
-            variance = name.endswith(("constant_value", "noise_level", "phi")) and np.exp(low) < 1.01e-5
-            variance |= self.kernel is None and name.endswith(("constant_value", "noise_level"))
-            unneeded = variance or (name == "phi" and default_phi)
-            upper, lower = np.isclose(value, high) and not useless, np.isclose(value, low) and not unneeded
-            free &= self.kernel is None or np.exp(low) < 1.01e-5  # narrower bounds were given for a reason
-            if low < high and (upper or lower) and not free:
-                side, bound = ("upper", high) if upper else ("lower", low)
-                # a family's entries may be of Cholesky factors or cut points: what the user gave is what to name
-                where = f"(phi_bounds={family.phi_bounds})" if name == "phi" else f"{np.exp(bound):.6g}"
-                told.append(f"{name} at its {side} bound {where}")
-        if not told:
-            return []
-        return [
-            f"the search ended with {', '.join(told)}: the optimum may lie beyond. Widen the bounds, or hold the value "
-            "fixed if it is meant."
-        ]
 
     def _report(self, what: str) -> Callable[[int, int, float], None] | None:
         """Function that the search calls after every evaluation with (run, evaluation, value), or None."""

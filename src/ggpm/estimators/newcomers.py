@@ -21,9 +21,10 @@ from ggpm.families.weighted import weights_of
 from ggpm.learning.arena import JUDGED
 from ggpm.learning.blocks import BLOCKS_FROM, total
 from ggpm.learning.cavities import without_blocks
-from ggpm.learning.contest import Contest, SearchTable, Without, arena_of, contest
+from ggpm.learning.contest import Contest, Without, arena_of, contest
 from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence
+from ggpm.learning.trials import SearchTable
 from ggpm.prediction.compare import stacking_weights
 
 __all__ = ["with_newcomers"]

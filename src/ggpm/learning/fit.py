@@ -22,11 +22,11 @@ from ggpm.fields.dense.field import DenseProcess
 from ggpm.fields.inducing.field import InducingField, InducingProcess
 from ggpm.fields.inducing.points import Inducing
 from ggpm.kernels import category_columns
-from ggpm.learning.contest import SearchTable
 from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence, Start, WarmObjective, search, subset_start
 from ggpm.learning.recalibration import Recalibration
 from ggpm.learning.search import STOPPED, Optimum, maximise
+from ggpm.learning.trials import SearchTable
 
 __all__ = ["Fit", "Newcomers"]
 

@@ -18,10 +18,10 @@ from ggpm.families.weighted import Weighted
 from ggpm.fields.dense import KernelMatrices
 from ggpm.fields.inducing.posterior import InducingPosterior
 from ggpm.fields.neighbours.posterior import NeighboursPosterior
-from ggpm.learning.contest import SearchTable, Trial
 from ggpm.learning.fit import Fit
 from ggpm.learning.objective import Evidence
 from ggpm.learning.recalibration import COSINES, LARGEST_COEFFICIENT, POLYNOMIALS, Recalibration
+from ggpm.learning.trials import SearchTable, Trial
 from ggpm.persistence.checks import names, number, text
 from ggpm.persistence.packing import pack, require, unpack
 from ggpm.persistence.posteriors import posterior_restored, posterior_written
