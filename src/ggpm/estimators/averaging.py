@@ -51,7 +51,7 @@ REACH = np.sqrt(2.0)
 MOST_RATIO = np.log(4.0)
 # Bounds of the factors by which the posterior is wider or narrower on one side than its curvature at the mode says.
 LEAST_SCALE, MOST_SCALE = 0.4, 3.0
-# Weight below which a corner is left out: six members of 18 in a fit of gamma amounts, which say little and cost as much.
+# Weight below which a corner is left out: six members of 18 in a fit of gamma amounts, which cost as much as others.
 LEAST_POINT = 0.01
 DIFFERENCE = 0.05  # of a log-hyperparameter, for differences of gradients, which have three digits and more
 # Log-hyperparameters of which data say less than their priors have no curvature to speak of: this is then their

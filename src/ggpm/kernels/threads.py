@@ -10,7 +10,7 @@ from threadpoolctl import ThreadpoolController
 
 __all__ = ["SMALL", "threads_for"]
 
-# Order of matrices up to which one thread is faster: fits of 200 to 600 rows took 0.7 to 0.9 of the time on two idle
+# Order of matrices up to which one thread serves: fits of 200 to 600 angles took 0.95 to 1.0 of the time on two idle
 # cores, and a thirtieth where other programs kept these busy, because threads of BLAS wait for each other by spinning.
 SMALL = 600
 
