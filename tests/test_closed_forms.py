@@ -307,10 +307,12 @@ def entry_laws(family, y):
 
 def part_tails(family, y):
     eta, _, _ = latents(family)
-    below, above = family.part_tails(eta, y)
+    below, above = family.part_tails(eta, y, y)
     np.testing.assert_allclose(below, family.cdf(eta, y), rtol=1e-12)
     np.testing.assert_allclose(1.0 - above, family.cdf(eta, 1.0 - y), rtol=1e-9, atol=1e-12)
-    assert np.all(family.part_tails(eta - 10.0, np.full(y.shape, 1e-300))[1] > 0.1)  # of which 1 - y tells nothing
+    assert np.all(
+        family.part_tails(eta - 10.0, *[np.full(y.shape, 1e-300)] * 2)[1] > 0.1
+    )  # of which 1 - y tells nothing
 
 
 def part_laws(family, y):
@@ -481,7 +483,7 @@ def test_every_optional_method_is_declared_answers_none_and_is_compared():
         bare.share_spread(y),
         bare.fewer_latents(y, eye, y),
     ]
-    answers += [bare.scale_terms(y, y), bare.part_tails(y, y), bare.part_mixtures(y, eye), bare.part_laws(y, eye)]
+    answers += [bare.scale_terms(y, y), bare.part_tails(y, y, y), bare.part_mixtures(y, eye), bare.part_laws(y, eye)]
     answers += [bare.expected_log_prob_wide(y, eye, y), bare.own_draws(y, eye, 1), bare.quick_log_prob(y, eye, y[None])]
     parts = [bare.scale_slopes, bare.scale_weight, bare.scale_pinned, bare.scale_mode]
     assert [part(y, y) for part in parts] == [None] * 4 and bare.scale_factor(y, y, y) is bare.scale_constant(y) is None

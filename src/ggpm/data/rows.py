@@ -25,13 +25,13 @@ CHUNK_DOUBLES = 2**23
 BATCH_DOUBLES = 2**16
 
 
-def batches(m: int, per_row: int) -> Iterator[slice]:
-    """Slices of rows whose arrays of ``per_row`` doubles stay within the batch limit.
+def batches(m: int, per_row: int, limit: int | None = None) -> Iterator[slice]:
+    """Slices of rows whose arrays of ``per_row`` doubles stay within the limit, that of batches unless told.
 
     >>> list(batches(5, BATCH_DOUBLES // 2))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
-    size = max(1, BATCH_DOUBLES // max(per_row, 1))
+    size = max(1, (BATCH_DOUBLES if limit is None else limit) // max(per_row, 1))
     for start in range(0, m, size):
         yield slice(start, min(start + size, m))
 

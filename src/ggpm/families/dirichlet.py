@@ -370,10 +370,10 @@ class Dirichlet(Composition):
             out[rows, :, nodes] = log_logit_density(a, b, z[rows].swapaxes(1, 2))
         return out
 
-    def part_tails(self, eta: Array, rest: Array) -> Array:
+    def part_tails(self, eta: Array, low: Array, high: Array) -> Array:
         alpha = self._alpha(eta)
         others = sum_of_others(alpha)
-        return np.stack([betainc(alpha, others, rest), betainc(others, alpha, rest)])
+        return np.stack([betainc(alpha, others, low), betainc(others, alpha, high)])
 
     def part_laws(self, mean: Array, cov: Array) -> list[list[WidePart] | None]:
         out: list[list[WidePart] | None] = [None] * len(mean)

@@ -22,6 +22,7 @@ from ggpm.fields.dense.field import DenseProcess
 from ggpm.fields.inducing.field import InducingField, InducingProcess
 from ggpm.fields.inducing.points import Inducing
 from ggpm.kernels import category_columns
+from ggpm.learning.choice import gaussian
 from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence, Start, WarmObjective, search, subset_start
 from ggpm.learning.recalibration import Recalibration
@@ -251,7 +252,7 @@ def _rows_too_wide(a: Approximation) -> int:
 
     Of fields that read rows in chunks none is known: their marginals would cost another pass.
     """
-    if a.rule.depends_on != "mean" or not isinstance(a.process, DenseProcess):
+    if a.rule.depends_on != "mean" or not isinstance(a.process, DenseProcess) or gaussian(a.process.problem.family):
         return 0
     problem, q = a.process.problem, a.process.renewed(a).q  # marginals would change what predictions are made from
     eta, V = q.mean + problem.offset, q.marginals.dense()

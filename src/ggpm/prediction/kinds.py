@@ -31,7 +31,7 @@ from ggpm.prediction.expectations import over_latent
 from ggpm.prediction.inflations import Inflations
 from ggpm.prediction.line import Line, Several, expect
 from ggpm.prediction.nodes import Rows, gather
-from ggpm.prediction.parts import Averaged, Drawn, PartTable, part_tables
+from ggpm.prediction.parts import Table, part_tables
 from ggpm.prediction.regions import densities_of_draws
 from ggpm.prediction.roots import coordinate, integers_between, roots, values_between
 from ggpm.prediction.sections import law_of
@@ -70,6 +70,8 @@ class Ordered:
     # ---- distribution function ---------------------------------------------------------------------------------
     def cdf(self, p: Predictive, encoded: Array) -> Array:
         """P(Y <= y)."""
+        if p.family.has("part_log_prob"):
+            return self._from_parts(p, lambda table, rows: table.cdf(encoded[rows]))
         if len(p.components) > 1:
             return p.mixed(lambda part: self.cdf(part, encoded))
         cdf, normal = self.cdf_given_latent(p), p._normal()
@@ -79,15 +81,13 @@ class Ordered:
         if p.family.latent_dim == 1:
             line = self._line(p)
             return expect(p.family, line.mean, line.sd, encoded, cdf)[0]
-        if p.family.has("part_log_prob"):
-            return self._from_parts(p, lambda table, rows: table.cdf(encoded[rows]))
         law = law_of(p)
         if law is not None:
             return law(slice(None), encoded, True, False)[0]
         return over_latent(p, lambda eta, rows: cdf(eta, encoded[rows]))
 
     @staticmethod
-    def _from_parts(p: Predictive, answer: Callable[[PartTable | Drawn | Averaged, Rows], Array]) -> Array:
+    def _from_parts(p: Predictive, answer: Callable[[Table, Rows], Array]) -> Array:
         """Answers (k, d, ...) of tables that are made for some rows at a time and forgotten."""
         return gather(len(p), ((rows, answer(table, rows)) for rows, table in part_tables(p)))
 
@@ -174,19 +174,7 @@ class Ordered:
 
     def _part_quantiles(self, p: Predictive, levels: Sequence[float]) -> Array:
         """Quantiles of every part, (m, d, k), as the family encodes y."""
-        if len(p.components) == 1:
-            return self._from_parts(p, lambda table, rows: np.stack([table.quantile(q) for q in levels], axis=-1))
-        m, made = len(p), [(w, list(part_tables(part))) for w, part in p.components]
-
-        def cdf(z: Array) -> Array:
-            found = [(w, gather(m, ((at, table.cdf(z[at])) for at, table in tables))) for w, tables in made]
-            return np.sum([by_rows(w, values) for w, values in found], axis=0)
-
-        def quantile(q: float) -> Array:
-            ends = [gather(m, ((at, table.quantile(q)) for at, table in tables)) for _, tables in made]
-            return values_between(cdf, q, np.min(ends, axis=0), np.max(ends, axis=0))
-
-        return np.stack([quantile(q) for q in levels], axis=-1)
+        return self._from_parts(p, lambda table, rows: np.stack([table.quantile(q) for q in levels], axis=-1))
 
     def _past_atoms(self, p: Predictive, q: float) -> Array:
         """Quantiles of numbers some of which have a probability of their own, across which the cdf jumps."""

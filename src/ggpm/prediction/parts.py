@@ -17,8 +17,10 @@ from scipy.special import expit
 
 from ggpm.data.rows import batches
 from ggpm.families.special.quadrature import normal_points
-from ggpm.prediction.nodes import Rows, latent_nodes
+from ggpm.prediction.averages import by_rows
+from ggpm.prediction.nodes import Rows, gather, latent_nodes
 from ggpm.prediction.regions import interior
+from ggpm.prediction.roots import values_between
 
 if TYPE_CHECKING:
     from ggpm.families.base import Family
@@ -29,7 +31,7 @@ Array = NDArray[np.float64]
 # Points of a table; one whose mass is not one to TOTAL is made again with twice as many, over all of z, until that
 # moves it by less than SAME. Where the largest ones still miss more than LOST, parts are narrower at many nodes than
 # these and the points are apart, and draws tell more.
-POINTS, MOST_POINTS, DRAWS = 41, 321, 2**14
+POINTS, MOST_POINTS, DRAWS = 45, 353, 2**14
 TOTAL, SAME, LOST = 5e-6, 1e-4, 1e-3
 # Where distribution functions are averaged then: logarithm (base 2) of nodes, steps, and logits that floats hold.
 NODES, SECANTS, FARTHEST, NEXT_TO_ONE = 15, 3, 650.0, 36.0
@@ -39,6 +41,7 @@ LOST_BY_LAWS = 1.5e-5  # of the mass of parts with laws of their own
 SPREADS, LENGTHS, ALL = 6.0, 15.0, 700.0
 QUANTILE_STEPS = 5  # of Newton's method between two points
 TABLE_DOUBLES = 2**17  # nodes times points that are worked on at once: they stay in the processor's cache
+ROW_DOUBLES, WORKED_ON = 2**20, 12  # of tables that are made at once, and arrays as large as one that this takes
 SPACING = 0.8  # of nodes of wide latents: with 0.9 probabilities of three parts are off by 8e-5 at a variance of 25
 FAR = 300.0  # where tails are exponential
 
@@ -128,23 +131,22 @@ class Drawn:
 class Averaged:
     """The same of one row from distribution functions of the parts given the latent, averaged over nodes."""
 
-    family: Family
-    eta: Array
-    """(S, D)."""
-    weights: Array
+    laws: list[tuple[Family, Array, Array]]
+    """Families, their latents (S, D), and weights (S,), which sum to one over all."""
     drawn: Drawn
     """Where to begin."""
 
     def cdf(self, y: Array) -> Array:
         """P(part <= y), y (1, d)."""
         upto = np.zeros_like(y[0])
-        for some in batches(len(self.eta), 8 * self.eta.shape[1]):
-            upto += self.weights[some] @ self.family.cdf(self.eta[some], y)
+        for family, eta, weights in self.laws:
+            for some in batches(len(eta), 8 * eta.shape[1]):
+                upto += weights[some] @ family.cdf(eta[some], y)
         return np.clip(upto, 0.0, 1.0)[None]
 
     def quantile(self, q: float) -> Array:
         """The q-quantile of every part, (1, d): a few secants from that of draws, in logits."""
-        low, high = self.family.support.low, self.family.support.high
+        low, high = self._support.low, self._support.high
         z, before, after = (self._logit(self.drawn.quantile(v)) for v in (q, 0.9 * q, q + 0.1 * (1.0 - q)))
         slope, inside = (after - before) / 0.1, (z > -FARTHEST) & (z < NEXT_TO_ONE)
         most = 2.0 * np.maximum(np.abs(after - z), np.abs(before - z))
@@ -160,47 +162,55 @@ class Averaged:
             z, off = np.where(better, new, z), np.where(better, left, off)
         return np.where(inside, low + (high - low) * expit(z), self.drawn.quantile(q))
 
+    @property
+    def _support(self) -> Any:
+        return self.laws[0][0].support
+
     def _logit(self, y: Array) -> Array:
         with np.errstate(divide="ignore"):
-            z = np.log(y - self.family.support.low) - np.log(self.family.support.high - y)
+            z = np.log(y - self._support.low) - np.log(self._support.high - y)
         return np.clip(z, -FARTHEST, NEXT_TO_ONE)
 
 
-def part_tables(p: Predictive) -> Iterator[tuple[Rows, PartTable | Drawn | Averaged]]:
-    """Tables of some rows at a time; those of few rows with the same nodes are joined, for less work on each."""
-    waiting: dict[int, list[tuple[Rows, PartTable]]] = {}  # by points
-    for rows, table in _tables(p):
-        if not isinstance(table, PartTable):
-            yield rows, table
-            continue
-        same = waiting.setdefault(table.t.shape[1], [])
-        same.append((rows, table))
-        if sum(part.t.size for _, part in same) >= TABLE_DOUBLES:
-            yield _joined(waiting.pop(table.t.shape[1]))
-    yield from map(_joined, waiting.values())
+@dataclass(frozen=True)
+class Mixed:
+    """The same of averages of distributions that have tables each."""
+
+    tables: list[tuple[Array, list[tuple[Rows, Table]]]]
+    """Weights (k,) of every distribution, and its tables of some of the k rows at a time."""
+
+    def cdf(self, y: Array) -> Array:
+        """P(part <= y), y (k, d)."""
+        return np.sum(
+            [by_rows(w, gather(len(y), ((i, t.cdf(y[i])) for i, t in own))) for w, own in self.tables], axis=0
+        )
+
+    def quantile(self, q: float) -> Array:
+        """The q-quantile of every part, (k, d), between those of the distributions."""
+        ends = [gather(len(w), ((i, t.quantile(q)) for i, t in own)) for w, own in self.tables]
+        return values_between(self.cdf, q, np.min(ends, axis=0), np.max(ends, axis=0))
 
 
-def _joined(parts: list[tuple[Rows, PartTable]]) -> tuple[Rows, PartTable]:
-    """One table of the rows of several, which have the same number of points."""
-    tables = [table for _, table in parts]
-    arrays = (np.concatenate(values) for values in zip(*map(_arrays, tables)))
-    return np.concatenate([rows for rows, _ in parts]), PartTable(tables[0].low, tables[0].high, *arrays)
+Table = PartTable | Drawn | Averaged | Mixed
 
 
-def _tables(p: Predictive) -> Iterator[tuple[Rows, PartTable | Drawn | Averaged]]:
-    """Tables of the rows that have the same nodes, and of those with laws of their own."""
-    laws = p.family.part_laws(p.latent_mean, p.latent_cov) or [None] * len(p)
-    for row, own in enumerate(laws):
-        if own is not None:
-            yield from _own_tables(p, row, own)
-    others = np.flatnonzero([own is None for own in laws])
-    if others.size < len(p):
-        yield from ((others[rows], table) for rows, table in _tables_by_nodes(p.rows(others)))
-    else:
-        yield from _tables_by_nodes(p)
+def part_tables(p: Predictive) -> Iterator[tuple[Rows, Table]]:
+    """Tables of the rows, of some at a time; those whose parts have laws of their own have their own."""
+    laws = [part.family.part_laws(part.latent_mean, part.latent_cov) or [None] * len(p) for _, part in p.components]
+    own = np.array([any(law is not None for law in of_row) for of_row in zip(*laws)], dtype=bool)
+    others = np.flatnonzero(~own)
+    for some in batches(len(others), WORKED_ON * POINTS * p.latent_mean.shape[1], ROW_DOUBLES):
+        rows = others[some]
+        yield from ((rows[i], table) for i, table in _tables_by_nodes(p.rows(rows)))
+    if len(laws) == 1:
+        for row in np.flatnonzero(own):
+            yield from _own_tables(p, row, laws[0][row])
+    elif own.any():
+        q = p.rows(own)
+        yield np.flatnonzero(own), Mixed([(w, list(part_tables(part))) for w, part in q.components])
 
 
-def _own_tables(p: Predictive, row: int, laws: list[Any]) -> Iterator[tuple[Rows, PartTable | Drawn | Averaged]]:
+def _own_tables(p: Predictive, row: int, laws: list[Any]) -> Iterator[tuple[Rows, Table]]:
     """The table of one row whose parts have laws of their own, or draws where its mass is not one."""
     place = np.array([law.place for law in laws])[None]
     centre, width = place[..., 0], place[..., 1]
@@ -221,45 +231,43 @@ def _own_tables(p: Predictive, row: int, laws: list[Any]) -> Iterator[tuple[Rows
     yield rows, _drawn(p.rows(rows))
 
 
-def _tables_by_nodes(p: Predictive) -> Iterator[tuple[Rows, PartTable | Drawn | Averaged]]:
-    """Tables of the rows that have the same nodes."""
-    root, averaged = p.cholesky(), p.family.has("cdf")
-    tails = np.concatenate([_tails(p, rows) for rows in batches(len(p), 64 * p.latent_mean.shape[1])] or [np.empty(0)])
-    for rows, eta, weights in latent_nodes(p.latent_mean, root, information(p), 4, spacing=SPACING):
-        share = np.broadcast_to(weights, eta.shape[:2])
-        centre, spread = _place(p, rows, eta, share)
-        reach = SPREADS * spread[:, None] + LENGTHS * tails[rows]
-        todo, size, before = np.arange(len(rows)), POINTS, np.full(len(rows), np.inf)
-        while todo.size:
-            ends = np.clip(centre[todo, None] + np.array([-1.0, 1.0])[:, None] * reach[todo], -ALL, ALL)
-            beyond = _beyond(p, eta[todo], share[todo], ends) if size > POINTS else np.zeros((2, *centre[todo].shape))
-            density = partial(_density, p, eta[todo], share[todo])
-            table, off = _table(p, density, centre[todo], spread[todo], ends, size, beyond)
-            settled = (np.abs(off - before[todo]) < SAME) | (size >= MOST_POINTS)
-            good = (off < TOTAL) | (settled & (off < LOST))
-            before[todo] = off if size > POINTS else np.inf  # the first does not reach as far
-            if good.any():
-                yield rows[todo[good]], _rows_of(table, good)
-            lost = (size > POINTS) & (off > LOST) & averaged | (size >= MOST_POINTS)
-            yield from ((rows[[i]], _drawn(p.rows(rows[[i]]))) for i in todo[~good & lost])
-            todo, size = todo[~good & ~lost], 2 * size - 1
-            reach[todo] = 2 * ALL
+def _tables_by_nodes(p: Predictive) -> Iterator[tuple[Rows, Table]]:
+    """Tables of rows by averages over nodes, the same points for all that a row is an average of."""
+    centre, spread = _place(p)
+    tails = np.max([np.where(w[:, None, None] > 0, _tails(part), 0.0) for w, part in p.components], axis=0)
+    reach = SPREADS * spread[:, None] + LENGTHS * tails
+    averaged = all(part.family.has("cdf") for _, part in p.components)
+    todo, size, before = np.arange(len(p)), POINTS, np.full(len(p), np.inf)
+    while todo.size:
+        q = p if len(todo) == len(p) else p.rows(todo)
+        ends = np.clip(centre[todo, None] + np.array([-1.0, 1.0])[:, None] * reach[todo], -ALL, ALL)
+        beyond = _beyond(q, ends) if size > POINTS else np.zeros((2, *centre[todo].shape))
+        table, off = _table(p, partial(_density, q), centre[todo], spread[todo], ends, size, beyond)
+        settled = (np.abs(off - before[todo]) < SAME) | (size >= MOST_POINTS)
+        good = (off < TOTAL) | (settled & (off < LOST))
+        before[todo] = off if size > POINTS else np.inf  # the first does not reach as far
+        if good.any():
+            yield todo[good], _rows_of(table, good)
+        lost = (size > POINTS) & (off > LOST) & averaged | (size >= MOST_POINTS)
+        yield from ((np.array([i]), _drawn(p.rows([i]))) for i in todo[~good & lost])
+        todo, size = todo[~good & ~lost], 2 * size - 1
+        reach[todo] = 2 * ALL
 
 
 def _drawn(p: Predictive) -> Drawn | Averaged:
     """Draws of one row with a fixed seed; where the parts' distribution functions are known, averages of these."""
     draws = interior(p.family, p.sample(DRAWS, 0))
     drawn = Drawn(p.family.encode(draws.reshape(-1, draws.shape[-1])).reshape(draws.shape))
-    if not p.family.has("cdf"):
+    if not all(part.family.has("cdf") for _, part in p.components):
         return drawn
     x = normal_points(p.latent_mean.shape[1], NODES)
-    return Averaged(p.family, p.latent_mean + x @ p.cholesky()[0].T, np.full(len(x), 1.0 / len(x)), drawn)
+    laws = [(q.family, q.latent_mean + x @ q.cholesky()[0].T, np.full(len(x), w[0] / len(x))) for w, q in p.components]
+    return Averaged(laws, drawn)
 
 
-def _tails(p: Predictive, rows: slice) -> Array:
-    """Lengths over which the tails of z fall by e, left and right, (k, 2, d), for a latent below its mean."""
-    mean = p.latent_mean[rows]
-    sd = np.sqrt(np.maximum(np.einsum("kjj->kj", p.latent_cov[rows]), 0.0))
+def _tails(p: Predictive) -> Array:
+    """Lengths over which the tails of z fall by e, left and right, (m, 2, d), for a latent below its mean."""
+    mean, sd = p.latent_mean, np.sqrt(np.maximum(np.einsum("kjj->kj", p.latent_cov), 0.0))
     z = np.broadcast_to(np.array([-FAR, -FAR - 1.0, FAR, FAR + 1.0])[:, None], (len(mean), 4, mean.shape[1]))
     fall = -np.diff(p.family.part_log_prob((mean - 2.5 * sd)[:, None], z)[:, :, 0], axis=-1)[..., ::2]
     return 1.0 / np.maximum(fall.swapaxes(1, 2), LENGTHS / ALL)
@@ -270,13 +278,24 @@ def information(p: Predictive) -> Array:
     return p.family.U(p.latent_mean, p.family.moment(p.latent_mean), expected=True).dense()
 
 
-def _place(p: Predictive, rows: Rows, eta: Array, share: Array) -> tuple[Array, Array]:
-    """Centre and spread of z, (k, d), from mean and variance of the part by the rule for derivatives."""
+def _nodes(p: Predictive) -> Iterator[tuple[Family, Rows, Array, Array]]:
+    """Families of what a row is an average of, and nodes (k, S, D) and weights (k, S) of rows that have as many."""
+    for weight, part in p.components:
+        at = latent_nodes(part.latent_mean, part.cholesky(), information(part), 4, spacing=SPACING)
+        for rows, eta, share in at:
+            yield part.family, rows, eta, weight[rows, None] * share
+
+
+def _place(p: Predictive) -> tuple[Array, Array]:
+    """Centre and spread of z, (m, d), from mean and variance of the part by the rule for derivatives."""
     low, high = p.family.support.low, p.family.support.high
-    moment = p.family.moment(eta)
-    mean = np.einsum("ks,ksj->kj", share, moment)
-    within = np.einsum("kjj->kj", p.family.spread(p.latent_mean[rows]))
-    variance = np.einsum("ks,ksj->kj", share, (moment - mean[:, None]) ** 2) + within
+    mean, square = np.zeros_like(p.latent_mean), np.zeros_like(p.latent_mean)
+    for family, rows, eta, share in _nodes(p):
+        moment = family.moment(eta)
+        mean[rows] += np.einsum("ks,ksj->kj", share, moment)
+        square[rows] += np.einsum("ks,ksj->kj", share, moment * moment)
+    within = p.mixed(lambda part: np.einsum("kjj->kj", part.family.spread(part.latent_mean)))
+    variance = np.maximum(square - mean * mean, 0.0) + within
     room = np.maximum((mean - low) * (high - mean) / (high - low), 1e-12)
     with np.errstate(divide="ignore"):
         z = np.log(np.maximum(mean - low, 1e-300)) - np.log(np.maximum(high - mean, 1e-16))
@@ -284,25 +303,29 @@ def _place(p: Predictive, rows: Rows, eta: Array, share: Array) -> tuple[Array, 
     return z, np.maximum(np.sqrt(variance) / room, 1e-6)
 
 
-def _density(p: Predictive, eta: Array, share: Array, z: Array) -> Array:
-    """Densities of the parts at z (k, G, d), averaged over nodes."""
-    out = np.empty_like(z)
-    step = max(1, TABLE_DOUBLES // (eta.shape[1] * z[0].size))
-    for start in range(0, len(z), step):
-        some = slice(start, start + step)
-        p_z = p.family.part_log_prob(eta[some], z[some])  # (k, d, S, G)
-        np.exp(p_z, out=p_z)
-        out[some] = np.matmul(share[some, None, None, :], p_z)[:, :, 0].swapaxes(1, 2)
+def _density(p: Predictive, z: Array) -> Array:
+    """Densities of the parts at z (m, G, d), averaged over nodes."""
+    out = np.zeros_like(z)
+    for family, rows, eta, share in _nodes(p):
+        for some in batches(len(rows), eta.shape[1] * z[0].size, TABLE_DOUBLES):
+            at, of_rows = z[rows[some]], np.zeros_like(z[rows[some]])
+            for nodes in batches(eta.shape[1], at.size, TABLE_DOUBLES):
+                p_z = family.part_log_prob(eta[some, nodes], at)  # (k, d, S, G)
+                np.exp(p_z, out=p_z)
+                of_rows += np.matmul(share[some, None, None, nodes], p_z)[:, :, 0].swapaxes(1, 2)
+            out[rows[some]] += of_rows
     return out
 
 
-def _beyond(p: Predictive, eta: Array, share: Array, ends: Array) -> Array:
-    """What is below and above two values of z (k, 2, d), averaged over nodes, (2, k, d)."""
-    if not p.family.has("part_tails"):
-        return np.zeros((2, *ends[:, 0].shape))
+def _beyond(p: Predictive, ends: Array) -> Array:
+    """What is below and above two values of z (m, 2, d), averaged over nodes, (2, m, d)."""
+    out = np.zeros((2, *ends[:, 0].shape))
     width = p.family.support.high - p.family.support.low
-    rests = (width * expit(sign * ends[:, None, i]) for i, sign in ((0, 1.0), (1, -1.0)))
-    return np.stack([np.einsum("ks,ksj->kj", share, p.family.part_tails(eta, v)[i]) for i, v in enumerate(rests)])
+    low, high = width * expit(ends[:, None, 0]), width * expit(-ends[:, None, 1])
+    for family, rows, eta, share in _nodes(p):
+        if family.has("part_tails"):
+            out[:, rows] += np.einsum("ks,iksj->ikj", share, family.part_tails(eta, low[rows], high[rows]))
+    return out
 
 
 def _table(

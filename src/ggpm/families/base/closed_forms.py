@@ -230,8 +230,8 @@ class ClosedForms:
         """log E[p(y)] at many encoded y of every row, (N, m, ...) -> (N, m), to 0.01 or so; None if there is no way."""
         return None
 
-    def part_tails(self, eta: Array, rest: Array) -> Any:
-        """P(part - low <= rest) and P(high - part <= rest), low and high the bounds of the support, (2, ..., d).
+    def part_tails(self, eta: Array, low: Array, high: Array) -> Any:
+        """Probabilities that parts are as near as ``low`` and ``high`` to the support's bounds, (2, ..., d).
 
         Beside `part_log_prob`, for what is closer to a bound than floats next to it tell; None if unknown.
         """

@@ -228,8 +228,9 @@ class RankOneSolution:
         half = np.empty((D, self.weights.shape[1], m), order="F")
         for j, (f, w) in enumerate(zip(self.factors, self.weights)):
             k_star = K_star.of(j)
-            out[:, j, j] = f.E_quad(k_star)
-            crossed = fortran(w[:, None] * self._pick(f.unscaled_E_dot(k_star)))
+            unscaled = f.unscaled_E_dot(k_star)
+            out[:, j, j] = np.einsum("nm,nm->m", f.scale[:, None] * k_star, unscaled)
+            crossed = fortran(w[:, None] * self._pick(unscaled))
             if self._L_C is not None:
                 half[j] = solve_lower(self._L_C, crossed, overwrite=True)
             else:
