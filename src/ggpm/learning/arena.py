@@ -182,7 +182,8 @@ class Arena:
                 found = search(objective, start, max_iter=max_iter, ftol=CLIMB_FTOL)
                 part = part.at(found.theta)
                 # as patient as the search: what it did not find from several starts is no mode to compare by
-                approximation = (part.searching() if part.rule.depends_on == "mean" else part).infer()
+                known = None if part.family.several_modes else objective.start
+                approximation = (part.searching() if part.rule.depends_on == "mean" else part).infer(known)
                 loo = self._under_own(part, rows) if self.at_once else self._without(approximation, rows)
         except np.linalg.LinAlgError:
             return None
