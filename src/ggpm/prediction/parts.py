@@ -203,7 +203,7 @@ def part_tables(p: Predictive) -> Iterator[tuple[Rows, Table]]:
         rows = others[some]
         yield from ((rows[i], table) for i, table in _tables_by_nodes(p.rows(rows)))
     if len(laws) == 1:
-        for row in np.flatnonzero(own):
+        for row in map(int, np.flatnonzero(own)):
             yield from _own_tables(p, row, laws[0][row])
     elif own.any():
         q = p.rows(own)
