@@ -253,6 +253,34 @@ def test_parts_of_compositions_by_quadrature(link, variance):
         np.testing.assert_allclose(p.cdf((y / y.sum())[None])[0], w @ family.cdf(eta, y / y.sum()), atol=5e-5)
 
 
+@pytest.mark.parametrize(
+    "mean, sd, correlation",
+    [
+        ((3.7, 2.6), (1.7, 0.7), 0.6),
+        ((2.7, -1.6), (1.9, 0.12), 0.0),
+        ((-1.5, 2.7), (0.1, 1.9), 0.0),
+        ((2.4, -1.4, -0.3), (1.4, 0.25, 0.2), 0.0),
+    ],
+)
+def test_ends_of_parts_next_to_a_bound_are_those_of_fine_grids(mean, sd, correlation):
+    """Parts that are skewed: points far from their mass, nodes where the likelihood is narrower than at the mean."""
+    mean, d = np.array(mean), len(mean)
+    family = families.Dirichlet().resolve(np.full((1, d), 1.0 / d))
+    cov = np.outer(sd, sd) * ((1.0 - correlation) * np.eye(d) + correlation)
+    p = Predictive(family, mean[None], cov[None])
+    axis = np.linspace(-7.0, 7.0, 61 if d == 2 else 31)
+    x = np.stack([values.ravel() for values in np.meshgrid(*[axis] * d)], axis=1)
+    w = np.exp(-0.5 * np.sum(x * x, axis=1))
+    x, w = x[w > 1e-13], w[w > 1e-13] / w.sum()
+    eta = mean + x @ np.linalg.cholesky(cov).T
+    spread = np.sqrt(np.diag(p.var()[0]))
+    for q, y in zip((0.05, 0.95), p.interval(0.9)[0].T, strict=True):
+        step = 1e-3 * np.minimum(spread, np.minimum(y, 1.0 - y))
+        F, above, below = (w @ family.cdf(eta, value) for value in (y, y + step, y - step))
+        off = (F - q) * 2.0 * step / (above - below)
+        np.testing.assert_array_less(np.abs(off), 1e-4 * spread)
+
+
 @pytest.mark.parametrize("variance", [25.0, 1e4])
 def test_parts_of_compositions_under_wide_latents_hold_their_share_of_draws(variance):
     family = families.Dirichlet().resolve([[0.2, 0.3, 0.5]])

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import BarycentricInterpolator
 from scipy.special import expit
 
 from ggpm.data.rows import batches
@@ -30,9 +31,11 @@ Array = NDArray[np.float64]
 
 # Points of a table; one whose mass is not one to TOTAL is made again with twice as many, over all of z, until that
 # moves it by less than SAME. Where the largest ones still miss more than LOST, parts are narrower at many nodes than
-# these and the points are apart, and draws tell more.
+# these and the points are apart, and draws tell more. A table that every other point makes another by more than ROUGH,
+# which is then about the square root of its error, is made again with twice as many where it is.
 POINTS, MOST_POINTS, DRAWS = 45, 353, 2**14
-TOTAL, SAME, LOST = 5e-6, 1e-4, 1e-3
+TOTAL, SAME, LOST, ROUGH = 5e-6, 1e-4, 1e-3, 1e-3
+BESIDE = 6  # points on either side of an interval that tell its integral
 # Where distribution functions are averaged then: logarithm (base 2) of nodes, steps, and logits that floats hold.
 NODES, SECANTS, FARTHEST, NEXT_TO_ONE = 15, 3, 650.0, 36.0
 LOST_BY_LAWS = 1.5e-5  # of the mass of parts with laws of their own
@@ -44,6 +47,7 @@ TABLE_DOUBLES = 2**17  # nodes times points that are worked on at once: they sta
 ROW_DOUBLES, WORKED_ON = 2**20, 12  # of tables that are made at once, and arrays as large as one that this takes
 SPACING = 0.8  # of nodes of wide latents: with 0.9 probabilities of three parts are off by 8e-5 at a variance of 25
 FAR = 300.0  # where tails are exponential
+AROUND = 2.0  # standard deviations about the mean within which latents may be told best
 
 
 @dataclass(frozen=True)
@@ -223,7 +227,7 @@ def _own_tables(p: Predictive, row: int, laws: list[Any]) -> Iterator[tuple[Rows
 
     rows, size = np.array([row]), laws[0].points
     while size <= MOST_POINTS:
-        table, off = _table(p, density, centre, width, ends, size, beyond)
+        table, off, _ = _table(p, density, centre, width, ends, size, beyond)
         if off[0] < LOST_BY_LAWS:
             yield rows, table
             return
@@ -242,16 +246,17 @@ def _tables_by_nodes(p: Predictive) -> Iterator[tuple[Rows, Table]]:
         q = p if len(todo) == len(p) else p.rows(todo)
         ends = np.clip(centre[todo, None] + np.array([-1.0, 1.0])[:, None] * reach[todo], -ALL, ALL)
         beyond = _beyond(q, ends) if size > POINTS else np.zeros((2, *centre[todo].shape))
-        table, off = _table(p, partial(_density, q), centre[todo], spread[todo], ends, size, beyond)
+        table, off, rough = _table(p, partial(_density, q), centre[todo], spread[todo], ends, size, beyond)
         settled = (np.abs(off - before[todo]) < SAME) | (size >= MOST_POINTS)
-        good = (off < TOTAL) | (settled & (off < LOST))
+        whole = (off < TOTAL) | (settled & (off < LOST))
+        good = whole & ((rough < ROUGH) | (size >= MOST_POINTS))
         before[todo] = off if size > POINTS else np.inf  # the first does not reach as far
         if good.any():
             yield todo[good], _rows_of(table, good)
         lost = (size > POINTS) & (off > LOST) & averaged | (size >= MOST_POINTS)
         yield from ((np.array([i]), _drawn(p.rows([i]))) for i in todo[~good & lost])
+        reach[todo[~whole]] = 2 * ALL
         todo, size = todo[~good & ~lost], 2 * size - 1
-        reach[todo] = 2 * ALL
 
 
 def _drawn(p: Predictive) -> Drawn | Averaged:
@@ -274,8 +279,15 @@ def _tails(p: Predictive) -> Array:
 
 
 def information(p: Predictive) -> Array:
-    """Fisher information of the latent in one observation, at the latent's mean, (m, D, D)."""
-    return p.family.U(p.latent_mean, p.family.moment(p.latent_mean), expected=True).dense()
+    """Fisher information of the latent in one observation, (m, D, D), at the mean or off it, where there is most of it.
+
+    Parts next to a bound are as good as known at their mean, and far from known two standard deviations below it.
+    """
+    steps = AROUND * np.concatenate([p.cholesky(), -p.cholesky()], axis=2).transpose(2, 0, 1)
+    latents = [p.latent_mean, *(p.latent_mean + steps)]
+    tried = np.stack([p.family.U(eta, p.family.moment(eta), expected=True).dense() for eta in latents])
+    most = np.einsum("smij,mji->sm", tried, p.latent_cov).argmax(axis=0)
+    return tried[most, np.arange(len(p))]
 
 
 def _nodes(p: Predictive) -> Iterator[tuple[Family, Rows, Array, Array]]:
@@ -336,38 +348,58 @@ def _table(
     ends: Array,
     size: int,
     beyond: Array,
-) -> tuple[PartTable, Array]:
-    """Tables between two values of z, (k, 2, d), with ``beyond`` them (2, k, d); and what their mass is off by."""
+) -> tuple[PartTable, Array, Array]:
+    """Tables between two values of z, (k, 2, d), with ``beyond`` them (2, k, d); what their mass is off by; how rough.
+
+    Roughness is by how much a table of every other point differs.
+    """
     first, last = (np.arcsinh((ends[:, i] - centre) / spread) for i in (0, 1))
-    more = 0 if size == POINTS else 3  # the first table ends where no mass is left
+    more = 0 if size == POINTS else BESIDE  # the first table ends where no mass is left
     steps = np.arange(-more, size + more) / (size - 1)
     t = first[:, None] + (last - first)[:, None] * steps[None, :, None]
-    h = t[:, 1] - t[:, 0]
+    h = (t[:, 1] - t[:, 0])[:, None]
     g = density(centre[:, None] + spread[:, None] * np.sinh(t))
     g *= spread[:, None] * np.cosh(t)
-    slope, third, fifth = _differences(np.pad(g, ((0, 0), (3 - more, 3 - more), (0, 0))), h[:, None])
-    t, g = t[:, more : more + size], g[:, more : more + size]
-    # the trapezoidal rule with three terms of Euler and Maclaurin's formula, from the left end
-    total = h[:, None] * (np.cumsum(g, axis=1) - 0.5 * (g + g[:, :1]))
-    correction = h[:, None] ** 2 / 12.0 * slope - h[:, None] ** 4 / 720.0 * third + h[:, None] ** 6 / 30240.0 * fifth
-    F = total - (correction - correction[:, :1])
+    g = np.pad(g, ((0, 0), (BESIDE - more, BESIDE - more), (0, 0)))
+    F = h * _upto(g, BESIDE)
     off = np.abs(F[:, -1] + beyond.sum(axis=0) - 1.0).max(axis=1)
+    rough = np.abs(F[:, ::2] - 2.0 * h * _upto(g[:, ::2], BESIDE // 2)).max(axis=(1, 2))
     low, high = p.family.support.low, p.family.support.high
-    return PartTable(low, high, centre, spread, t, F + beyond[0][:, None], g, slope), off
+    t, inside = t[:, more : more + size], g[:, BESIDE:-BESIDE]
+    return PartTable(low, high, centre, spread, t, F + beyond[0][:, None], inside, _slope(g) / h), off, rough
 
 
-def _differences(g: Array, h: Array) -> tuple[Array, Array, Array]:
-    """First, third and fifth derivatives along the second axis by differences over seven points, but for three a side.
+def _upto(g: Array, beside: int) -> Array:
+    """Integrals of values one apart along the second axis, from the first of those that have as many ``beside`` them.
 
-    >>> x = np.arange(8.0)[None, :, None]
-    >>> [float(values[0, 0, 0].round(9)) for values in _differences(x**5, np.ones((1, 1, 1)))]  # at 3
-    [405.0, 540.0, 120.0]
+    >>> x = np.arange(-3.0, 6.0)[None, :, None]
+    >>> _upto(x**3, 3)[0, :, 0].round(12) + 0.0
+    array([0.  , 0.25, 4.  ])
     """
-    points = g.shape[1] - 6
-    one, two, three = (g[:, 3 + i : 3 + i + points] - g[:, 3 - i : 3 - i + points] for i in (1, 2, 3))
-    first = (45.0 * one - 9.0 * two + three) / (60.0 * h)
-    third = (8.0 * two - 13.0 * one - three) / (8.0 * h**3)
-    return first, third, (5.0 * one - 4.0 * two + three) / (2.0 * h**5)
+    weights, points = _between(beside), g.shape[1] - 2 * beside
+    out = np.zeros_like(g[:, :points])
+    for i, weight in enumerate(weights):
+        out[:, 1:] += weight * g[:, 1 + i : i + points]
+    return np.cumsum(out, axis=1, out=out)
+
+
+@lru_cache(maxsize=4)
+def _between(beside: int) -> Array:
+    """Weights (2 beside,) of values one apart for the integral between the two in the middle."""
+    x, w = np.polynomial.legendre.leggauss(beside)
+    return 0.5 * w @ BarycentricInterpolator(np.arange(1.0 - beside, beside + 1.0), np.eye(2 * beside))(0.5 * (1.0 + x))
+
+
+def _slope(g: Array) -> Array:
+    """First derivatives of values one apart along the second axis, but for BESIDE a side, by seven of them.
+
+    >>> x = np.arange(13.0)[None, :, None]
+    >>> float(_slope(x**5)[0, 0, 0].round(9))  # at 6
+    6480.0
+    """
+    points = g.shape[1] - 2 * BESIDE
+    one, two, three = (g[:, BESIDE + i :][:, :points] - g[:, BESIDE - i :][:, :points] for i in (1, 2, 3))
+    return (45.0 * one - 9.0 * two + three) / 60.0
 
 
 def _arrays(table: PartTable) -> tuple[Array, ...]:
