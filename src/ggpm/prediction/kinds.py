@@ -70,11 +70,12 @@ class Ordered:
     # ---- distribution function ---------------------------------------------------------------------------------
     def cdf(self, p: Predictive, encoded: Array) -> Array:
         """P(Y <= y)."""
+        cdf = self.cdf_given_latent(p)
         if p.family.has("part_log_prob"):
             return self._from_parts(p, lambda table, rows: table.cdf(encoded[rows]))
         if len(p.components) > 1:
             return p.mixed(lambda part: self.cdf(part, encoded))
-        cdf, normal = self.cdf_given_latent(p), p._normal()
+        normal = p._normal()
         if normal is not None:
             mean, sd = normal
             return p.family.decode(ndtr((encoded - mean) / sd))
