@@ -1,5 +1,7 @@
 """The search for hyperparameters: a guess of the curvature saves evaluations, and decides nothing else."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
@@ -10,7 +12,7 @@ from ggpm.data.rows import ArrayRows
 from ggpm.families import Gaussian
 from ggpm.fields.dense import field
 from ggpm.learning import objective
-from ggpm.learning.objective import Evidence, WarmObjective
+from ggpm.learning.objective import Evidence, WarmObjective, search
 from ggpm.learning.search import maximise
 
 RNG = np.random.default_rng(0)
@@ -200,3 +202,33 @@ def test_few_evaluations_see_all_rows_even_if_a_feature_does_not_matter():
         evaluations[warmup] = passes.count("gradient_pass"), model.log_marginal_likelihood_value_
     assert evaluations[True][0] <= 8 < evaluations[False][0], evaluations
     np.testing.assert_allclose(evaluations[True][1], evaluations[False][1], atol=0.1)
+
+
+class Hill:
+    """An evidence whose sites are inexact while it is searched: its gradients are off by up to ten there."""
+
+    bounds, field, family = BOUNDS, SimpleNamespace(n_rows=1), SimpleNamespace(log_unit=0.0)
+
+    def __init__(self, theta=None, off=0.0):
+        self.theta, self.off = theta, off
+
+    def searching(self):
+        return Hill(self.theta, 10.0)
+
+    def at(self, theta):
+        return Hill(theta, self.off)
+
+    def learn(self, start):
+        value, gradient = hill([])(self.theta)
+        return value, gradient + self.off * np.sin(1e6 * self.theta), SimpleNamespace(start=None)
+
+    def inverse_information(self, approximation):
+        return None
+
+
+def test_a_search_that_inexact_sites_stop_goes_on_with_exact_ones():
+    inexact = maximise(lambda theta: Hill(theta, 10.0).learn(None)[:2], np.zeros(5), BOUNDS, ftol=0.0)
+    assert inexact.stuck and not inexact.converged
+    found = search(WarmObjective(Hill()), np.zeros(5), ftol=0.0)
+    assert found.converged and not found.stuck and found.n_iter > inexact.n_iter
+    np.testing.assert_allclose(found.theta, top_within_bounds(), atol=1e-4)

@@ -35,7 +35,7 @@ def test_an_error_restores_them():
     assert threads() == {2}
 
 
-def test_fits_and_leave_one_out_of_few_rows_take_one():
+def test_fits_predictions_and_leave_one_out_of_few_rows_take_one():
     seen = []
 
     class Watched(RBF):
@@ -47,6 +47,7 @@ def test_fits_and_leave_one_out_of_few_rows_take_one():
     model = GGPRegressor("poisson", Watched()).fit(X, np.arange(30))
     assert seen and set(map(tuple, seen)) == {(1,)}
     assert threads() == {2}
+    model.predict_dist(X[:3])
     model.loo()
     model.update(X[:2] + 0.01, [1, 2])
     assert set(map(tuple, seen)) == {(1,)} and threads() == {2}

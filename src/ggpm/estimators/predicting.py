@@ -16,6 +16,7 @@ from ggpm.data.text import Hint, Message
 from ggpm.estimators.intake import inputs_of
 from ggpm.estimators.output import FramedOutput
 from ggpm.families.base import Family
+from ggpm.kernels.threads import threads_for
 from ggpm.prediction.averages import mixed_moments, of_one_latent, picked
 from ggpm.prediction.mixture import averaged
 from ggpm.prediction.predictive import Predictive
@@ -56,8 +57,12 @@ class Predicting(FramedOutput):
     def _latents(self, X: Array, offset: Any) -> list[tuple[Array, Fit, Array, Array]]:
         """Every fit that is averaged at encoded rows, with its weights (m,), and the latent's mean and covariance."""
         offset = self._offset(X, offset)
-        latents = ((weight, fit, fit.posterior.latent(X)) for weight, fit in self._heard(X, offset))
-        return [(weight, fit, mean + self._shift(fit, offset), cov) for weight, fit, (mean, cov) in latents]
+        out = []
+        for weight, fit in self._heard(X, offset):
+            with threads_for(len(fit.posterior.inputs)):
+                mean, cov = fit.posterior.latent(X)
+            out.append((weight, fit, mean + self._shift(fit, offset), cov))
+        return out
 
     def _offset(self, X: Array, offset: Any) -> Array:
         """Offset of encoded rows, (m, D)."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -186,7 +186,7 @@ class WarmObjective:
     """
 
     def __init__(self, evidence: Any, start: Any = None, inverse_hessian: Array | None = None):
-        self.evidence, self.start, self.best = evidence.searching(), start, -np.inf
+        self.exact, self.evidence, self.start, self.best = evidence, evidence.searching(), start, -np.inf
         self.inverse_hessian = inverse_hessian
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
@@ -201,12 +201,19 @@ class WarmObjective:
 
 
 def search(objective: WarmObjective, theta: Array, **settings: Any) -> Optimum:
-    """The maximum of an objective over theta; settings are those of `maximise`."""
+    """The maximum of an objective over theta; settings are those of `maximise`.
+
+    Sites of a search are inexact, and gradients by the root of what values are: near a flat optimum a step may not
+    rise although its gradient says so. From there the search goes on with exact sites.
+    """
     evidence = objective.evidence
-    return maximise(
-        objective, theta, evidence.bounds, inverse_hessian=lambda: objective.inverse_hessian,
-        zero=-evidence.field.n_rows * evidence.family.log_unit, **settings,
-    )  # fmt: skip
+    climb = partial(maximise, objective, bounds=evidence.bounds, zero=-evidence.field.n_rows * evidence.family.log_unit)
+    found = climb(theta, inverse_hessian=lambda: objective.inverse_hessian, **settings)
+    if not found.stuck or objective.evidence is objective.exact:
+        return found
+    objective.evidence, objective.best = objective.exact, -np.inf
+    more = climb(found.theta, **settings | {"n_restarts": 0})
+    return replace(more, n_iter=found.n_iter + more.n_iter)
 
 
 @dataclass(frozen=True)

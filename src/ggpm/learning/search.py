@@ -21,7 +21,7 @@ OF_A_MODEL = 0.1  # share of ftol for gains that are predicted by a Hessian from
 SUFFICIENT = 1e-4  # Armijo: the share of the predicted rise that a step must bring (Nocedal & Wright 2006, alg. 3.1)
 SHORTEST = 2.0**-10  # the shortest part of a preconditioned step that is tried: then its Hessian is of no use
 LONGEST = 1.0  # the first such step changes no logarithm by more than this, a hyperparameter by a factor of e
-
+ABNORMAL = 2  # status of SciPy's L-BFGS-B where the line search is exhausted
 
 STOPPED = "stopped by the user"
 
@@ -37,6 +37,8 @@ class Optimum:
     message: str
     inverse_hessian: Array
     """An approximation of the inverse Hessian of the negative objective, as the search left it."""
+    stuck: bool = False
+    """Whether no step rises although the gradient says that one should."""
 
 
 def maximise(
@@ -195,13 +197,15 @@ def _one_run(
     )
     # L-BFGS-B calls an exhausted line search abnormal; at a flat optimum it is the limit of rounding
     flat = np.max(np.abs(_projected(result.x, result.jac / run.scale, run.bounds)), initial=0.0) < 1e-2
+    converged = bool(result.success or flat)
     return Optimum(
         run.best_theta,
         run.best,
         n_iter + int(result.nit),
-        bool(result.success or flat),
+        converged,
         str(result.message),
         result.hess_inv.todense() * run.scale,
+        stuck=result.status == ABNORMAL and not converged,
     )
 
 
