@@ -102,6 +102,20 @@ def test_densities_of_latents_a_hundred_wide_are_finite_and_do_not_depend_on_the
     np.testing.assert_allclose(turned, found, rtol=1e-9, atol=1e-6)
 
 
+def test_logarithms_beyond_the_floats_are_no_density_and_no_warning():
+    mean = np.array([[10.710875331584425, 5.311553178604435, 2.4726330116552915]])  # a piece of meat
+    cov = np.array([[48.995, 19.8757, 9.5265], [19.8757, 14.5754, 4.7616], [9.5265, 4.7616, 4.6851]])[None]
+    y = np.array([[0.60504, 0.27836, 0.1166]])
+    with np.errstate(all="raise", under="ignore"):
+        found = log_expected_prob(families.Dirichlet(closure=True), mean, cov, y / y.sum())
+    rng = np.random.default_rng(0)
+    alpha = np.logaddexp(0.0, mean + rng.normal(size=(200_000, 3)) @ np.linalg.cholesky(cov[0]).T)
+    draws = gammaln(alpha.sum(axis=1)) + ((alpha - 1.0) * np.log(y / y.sum()) - gammaln(alpha)).sum(axis=1)
+    known = np.exp(draws - draws.max())
+    error = known.std() / np.sqrt(len(known)) / known.mean()
+    assert abs(found[0] - np.log(known.mean()) - draws.max()) < 4.0 * error < 0.1
+
+
 def test_factors_of_covariances():
     rng = np.random.default_rng(0)
     along, own = rng.normal(size=(20, 6)), rng.uniform(0.5, 2.0, (20, 6))

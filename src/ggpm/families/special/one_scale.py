@@ -232,7 +232,8 @@ def _wide(at: Placed, times: float) -> float:
     matters = np.exp(-0.25 * ((z - at.z) / at.z_width) ** 2)  # z far from the mode need no digits
 
     def products(tau: Array, rows: Rows) -> Array:
-        return log_factors(family, tau, at, z, matters, times).sum(axis=1)
+        with np.errstate(over="ignore"):  # of logarithms beyond the floats: no density
+            return log_factors(family, tau, at, z, matters, times).sum(axis=1)
 
     extent = np.full(1, TAU_EXTENT)
     width = 1.0 / np.sqrt(at.least)
