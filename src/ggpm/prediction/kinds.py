@@ -175,7 +175,7 @@ class Ordered:
 
     def _part_quantiles(self, p: Predictive, levels: Sequence[float]) -> Array:
         """Quantiles of every part, (m, d, k), as the family encodes y."""
-        return self._from_parts(p, lambda table, rows: np.stack([table.quantile(q) for q in levels], axis=-1))
+        return self._from_parts(p, lambda table, rows: table.quantiles(levels))
 
     def _past_atoms(self, p: Predictive, q: float) -> Array:
         """Quantiles of numbers some of which have a probability of their own, across which the cdf jumps."""

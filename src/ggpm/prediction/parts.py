@@ -6,7 +6,8 @@ the part may be any number: dense where the mass is, and far out where small con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,8 @@ from scipy.special import expit
 from ggpm.data.rows import batches
 from ggpm.families.special.quadrature import normal_points
 from ggpm.prediction.averages import by_rows
-from ggpm.prediction.nodes import Rows, gather, latent_nodes
+from ggpm.prediction.nodes import MOST_HERMITE_LATENTS, Rows, gather
+from ggpm.prediction.part_nodes import PartNodes
 from ggpm.prediction.regions import interior
 from ggpm.prediction.roots import values_between
 
@@ -33,8 +35,12 @@ Array = NDArray[np.float64]
 # moves it by less than SAME. Where the largest ones still miss more than LOST, parts are narrower at many nodes than
 # these and the points are apart, and draws tell more. A table that every other point makes another by more than ROUGH,
 # which is then about the square root of its error, is made again with twice as many where it is.
-POINTS, MOST_POINTS, DRAWS = 45, 353, 2**14
+POINTS, MOST_POINTS, DRAWS = 57, 449, 2**14
 TOTAL, SAME, LOST, ROUGH = 5e-6, 1e-4, 1e-3, 1e-3
+# Probabilities of a table are off by about the mass that it misses and OF_ROUGH times the square of how far it is from
+# one of every other point. Where that may be more than SHARP of the spread ends are sharpened, by steps of logits that
+# are not longer than LONGEST; what tables leave of others is 7e-5 at most (4000 rows of two and three parts).
+OF_ROUGH, SHARP, LONGEST = 7.0, 5e-5, 0.3
 BESIDE = 6  # points on either side of an interval that tell its integral
 # Where distribution functions are averaged then: logarithm (base 2) of nodes, steps, and logits that floats hold.
 NODES, SECANTS, FARTHEST, NEXT_TO_ONE = 15, 3, 650.0, 36.0
@@ -44,14 +50,28 @@ LOST_BY_LAWS = 1.5e-5  # of the mass of parts with laws of their own
 SPREADS, LENGTHS, ALL = 6.0, 15.0, 700.0
 QUANTILE_STEPS = 5  # of Newton's method between two points
 TABLE_DOUBLES = 2**17  # nodes times points that are worked on at once: they stay in the processor's cache
-ROW_DOUBLES, WORKED_ON = 2**20, 12  # of tables that are made at once, and arrays as large as one that this takes
-SPACING = 0.8  # of nodes of wide latents: with 0.9 probabilities of three parts are off by 8e-5 at a variance of 25
+ROW_DOUBLES, WORKED_ON = 2**21, 12  # of tables that are made at once, and arrays as large as one that this takes
 FAR = 300.0  # where tails are exponential
-AROUND = 2.0  # standard deviations about the mean within which latents may be told best
+
+
+class Table(ABC):
+    """Distribution functions of the d parts of some rows."""
+
+    @abstractmethod
+    def cdf(self, y: Array) -> Array:
+        """P(part <= y), y (k, d)."""
+
+    @abstractmethod
+    def quantile(self, q: float) -> Array:
+        """The q-quantile of every part, (k, d)."""
+
+    def quantiles(self, levels: Sequence[float]) -> Array:
+        """Quantiles of every part, (k, d, levels)."""
+        return np.stack([self.quantile(q) for q in levels], axis=-1)
 
 
 @dataclass(frozen=True)
-class PartTable:
+class PartTable(Table):
     """Distribution functions of the d parts of some rows, (k, G, d) at equally spaced t."""
 
     low: float
@@ -63,7 +83,7 @@ class PartTable:
     F: Array
     g: Array
     """Derivative of F in t."""
-    slope: Array
+    bend: Array
     """Derivative of g."""
 
     def quantile(self, q: float) -> Array:
@@ -88,20 +108,32 @@ class PartTable:
 
     def cdf(self, y: Array) -> Array:
         """P(part <= y), y (k, d)."""
+        return self._at(y)[0]
+
+    def slope(self, y: Array) -> tuple[Array, Array]:
+        """Derivatives of P(part <= y) in the logit of y, and in y times the spread of the part, (k, d) each."""
+        slope, width = self._at(y)[1], self.high - self.low
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = (y - self.low) * (self.high - y) / width
+            return slope, slope * self.width * width * expit(self.centre) * expit(-self.centre) / room
+
+    def _at(self, y: Array) -> tuple[Array, Array]:
+        """P(part <= y) and its derivative in the logit of y."""
         G, h = self.F.shape[1], self.t[:, 1] - self.t[:, 0]
         with np.errstate(divide="ignore"):
             z = np.clip(np.log(y - self.low) - np.log(self.high - y), -ALL, ALL)
-        place = (np.arcsinh((z - self.centre) / self.width) - self.t[:, 0]) / h
-        place = np.clip(place, 0.0, G - 1.0)
+        away = (z - self.centre) / self.width
+        place = np.clip((np.arcsinh(away) - self.t[:, 0]) / h, 0.0, G - 1.0)
         low = np.minimum(place.astype(int), G - 2)
-        return np.clip(self._piece(low)(place - low)[0], 0.0, 1.0)
+        F, g = self._piece(low)(place - low)
+        return np.clip(F, 0.0, 1.0), g / (h * self.width * np.hypot(1.0, away))
 
     def _piece(self, low: NDArray[np.int_]) -> Callable[[Array], tuple[Array, Array]]:
         """F and its derivative, as functions of the place between two points: quintic Hermite interpolation."""
         h = self.t[:, 1] - self.t[:, 0]
         (F0, F1), (g0, g1), (s0, s1) = (
             tuple(np.take_along_axis(values, (low + i)[:, None], axis=1)[:, 0] for i in (0, 1))
-            for values in (self.F, self.g, self.slope)
+            for values in (self.F, self.g, self.bend)
         )
         g0, g1, s0, s1 = h * g0, h * g1, h * h * s0, h * h * s1
         rise = F1 - F0
@@ -117,7 +149,47 @@ class PartTable:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Sharpened(Table):
+    """The same with quantiles where the density is low by distribution functions averaged over the nodes themselves."""
+
+    table: PartTable
+    nodes: PartNodes
+    which: Rows
+    """Which rows of the nodes are those of the table, (k,)."""
+    off: Array
+    """What probabilities of the table may be off by, (k, d)."""
+
+    def cdf(self, y: Array) -> Array:
+        """P(part <= y), y (k, d)."""
+        return self.table.cdf(y)
+
+    def quantile(self, q: float) -> Array:
+        """The q-quantile of every part, (k, d)."""
+        return self.quantiles((q,))[..., 0]
+
+    def quantiles(self, levels: Sequence[float]) -> Array:
+        """Quantiles of every part, (k, d, levels): one step of Newton's method from those of the table."""
+        low, high = self.table.low, self.table.high
+        y = self.table.quantiles(levels)
+        slopes = [self.table.slope(y[..., i]) for i in range(len(levels))]
+        slope, by_spread = (np.stack(values, axis=-1) for values in zip(*slopes))
+        asked = (self.off[:, :, None] > SHARP * by_spread) & (y > low) & (y < high) & (slope > 0)
+        rows = np.flatnonzero(asked.any(axis=(1, 2)))
+        if rows.size:
+            asked = asked[rows]
+            at = np.where(asked, y[rows], low)  # nothing is below that, which costs nothing
+            upto = np.zeros_like(at)
+            for family, some, eta, share in self.nodes.rows(self.which[rows]):
+                for these in batches(len(some), 2 * len(levels) * eta[0].size, TABLE_DOUBLES):
+                    F = family.cdf(eta[these, :, None], at[some[these], None].swapaxes(2, 3))  # (k, S, levels, d)
+                    upto[some[these]] += np.einsum("ks,ksld->kdl", share[these], F)
+            step = np.clip((levels - upto) / np.where(asked, slope[rows], 1.0), -LONGEST, LONGEST)
+            y[rows] += np.where(asked, step * (at - low) * (high - at) / (high - low), 0.0)
+        return y
+
+
+@dataclass(frozen=True)
+class Drawn(Table):
     """The same from draws (N, k, d) of the encoded parts: 0.2 % of probability off (one standard error at 5 %)."""
 
     draws: Array
@@ -132,7 +204,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Averaged:
+class Averaged(Table):
     """The same of one row from distribution functions of the parts given the latent, averaged over nodes."""
 
     laws: list[tuple[Family, Array, Array]]
@@ -177,7 +249,7 @@ class Averaged:
 
 
 @dataclass(frozen=True)
-class Mixed:
+class Mixed(Table):
     """The same of averages of distributions that have tables each."""
 
     tables: list[tuple[Array, list[tuple[Rows, Table]]]]
@@ -193,9 +265,6 @@ class Mixed:
         """The q-quantile of every part, (k, d), between those of the distributions."""
         ends = [gather(len(w), ((i, t.quantile(q)) for i, t in own)) for w, own in self.tables]
         return values_between(self.cdf, q, np.min(ends, axis=0), np.max(ends, axis=0))
-
-
-Table = PartTable | Drawn | Averaged | Mixed
 
 
 def part_tables(p: Predictive) -> Iterator[tuple[Rows, Table]]:
@@ -228,7 +297,7 @@ def _own_tables(p: Predictive, row: int, laws: list[Any]) -> Iterator[tuple[Rows
     rows, size = np.array([row]), laws[0].points
     while size <= MOST_POINTS:
         table, off, _ = _table(p, density, centre, width, ends, size, beyond)
-        if off[0] < LOST_BY_LAWS:
+        if off.max() < LOST_BY_LAWS:
             yield rows, table
             return
         size = 2 * size - 1
@@ -237,26 +306,31 @@ def _own_tables(p: Predictive, row: int, laws: list[Any]) -> Iterator[tuple[Rows
 
 def _tables_by_nodes(p: Predictive) -> Iterator[tuple[Rows, Table]]:
     """Tables of rows by averages over nodes, the same points for all that a row is an average of."""
-    centre, spread = _place(p)
+    nodes = PartNodes.of(p)
+    centre, spread = _place(p, nodes)
     tails = np.max([np.where(w[:, None, None] > 0, _tails(part), 0.0) for w, part in p.components], axis=0)
     reach = SPREADS * spread[:, None] + LENGTHS * tails
     averaged = all(part.family.has("cdf") for _, part in p.components)
+    sharp = averaged and p.latent_mean.shape[1] <= MOST_HERMITE_LATENTS  # others have points, which are further off
     todo, size, before = np.arange(len(p)), POINTS, np.full(len(p), np.inf)
     while todo.size:
-        q = p if len(todo) == len(p) else p.rows(todo)
+        of_todo = nodes if len(todo) == len(p) else nodes.rows(todo)
         ends = np.clip(centre[todo, None] + np.array([-1.0, 1.0])[:, None] * reach[todo], -ALL, ALL)
-        beyond = _beyond(q, ends) if size > POINTS else np.zeros((2, *centre[todo].shape))
-        table, off, rough = _table(p, partial(_density, q), centre[todo], spread[todo], ends, size, beyond)
+        beyond = _beyond(p, of_todo, ends) if size > POINTS else np.zeros((2, *centre[todo].shape))
+        table, lost, apart = _table(p, partial(_density, of_todo), centre[todo], spread[todo], ends, size, beyond)
+        off, rough = lost.max(axis=1), apart.max(axis=(0, 2))
         settled = (np.abs(off - before[todo]) < SAME) | (size >= MOST_POINTS)
         whole = (off < TOTAL) | (settled & (off < LOST))
         good = whole & ((rough < ROUGH) | (size >= MOST_POINTS))
         before[todo] = off if size > POINTS else np.inf  # the first does not reach as far
         if good.any():
-            yield todo[good], _rows_of(table, good)
-        lost = (size > POINTS) & (off > LOST) & averaged | (size >= MOST_POINTS)
-        yield from ((np.array([i]), _drawn(p.rows([i]))) for i in todo[~good & lost])
+            told = _rows_of(table, good)
+            error = (lost + OF_ROUGH * apart.sum(axis=0) ** 2)[good]
+            yield todo[good], Sharpened(told, of_todo, np.flatnonzero(good), error) if sharp else told
+        drawn = (size > POINTS) & (off > LOST) & averaged | (size >= MOST_POINTS)
+        yield from ((np.array([i]), _drawn(p.rows([i]))) for i in todo[~good & drawn])
         reach[todo[~whole]] = 2 * ALL
-        todo, size = todo[~good & ~lost], 2 * size - 1
+        todo, size = todo[~good & ~drawn], 2 * size - 1
 
 
 def _drawn(p: Predictive) -> Drawn | Averaged:
@@ -278,31 +352,11 @@ def _tails(p: Predictive) -> Array:
     return 1.0 / np.maximum(fall.swapaxes(1, 2), LENGTHS / ALL)
 
 
-def information(p: Predictive) -> Array:
-    """Fisher information of the latent in one observation, (m, D, D), at the mean or off it, where there is most of it.
-
-    Parts next to a bound are as good as known at their mean, and far from known two standard deviations below it.
-    """
-    steps = AROUND * np.concatenate([p.cholesky(), -p.cholesky()], axis=2).transpose(2, 0, 1)
-    latents = [p.latent_mean, *(p.latent_mean + steps)]
-    tried = np.stack([p.family.U(eta, p.family.moment(eta), expected=True).dense() for eta in latents])
-    most = np.einsum("smij,mji->sm", tried, p.latent_cov).argmax(axis=0)
-    return tried[most, np.arange(len(p))]
-
-
-def _nodes(p: Predictive) -> Iterator[tuple[Family, Rows, Array, Array]]:
-    """Families of what a row is an average of, and nodes (k, S, D) and weights (k, S) of rows that have as many."""
-    for weight, part in p.components:
-        at = latent_nodes(part.latent_mean, part.cholesky(), information(part), 4, spacing=SPACING)
-        for rows, eta, share in at:
-            yield part.family, rows, eta, weight[rows, None] * share
-
-
-def _place(p: Predictive) -> tuple[Array, Array]:
+def _place(p: Predictive, nodes: PartNodes) -> tuple[Array, Array]:
     """Centre and spread of z, (m, d), from mean and variance of the part by the rule for derivatives."""
     low, high = p.family.support.low, p.family.support.high
     mean, square = np.zeros_like(p.latent_mean), np.zeros_like(p.latent_mean)
-    for family, rows, eta, share in _nodes(p):
+    for family, rows, eta, share in nodes:
         moment = family.moment(eta)
         mean[rows] += np.einsum("ks,ksj->kj", share, moment)
         square[rows] += np.einsum("ks,ksj->kj", share, moment * moment)
@@ -315,26 +369,26 @@ def _place(p: Predictive) -> tuple[Array, Array]:
     return z, np.maximum(np.sqrt(variance) / room, 1e-6)
 
 
-def _density(p: Predictive, z: Array) -> Array:
+def _density(nodes: PartNodes, z: Array) -> Array:
     """Densities of the parts at z (m, G, d), averaged over nodes."""
     out = np.zeros_like(z)
-    for family, rows, eta, share in _nodes(p):
+    for family, rows, eta, share in nodes:
         for some in batches(len(rows), eta.shape[1] * z[0].size, TABLE_DOUBLES):
             at, of_rows = z[rows[some]], np.zeros_like(z[rows[some]])
-            for nodes in batches(eta.shape[1], at.size, TABLE_DOUBLES):
-                p_z = family.part_log_prob(eta[some, nodes], at)  # (k, d, S, G)
+            for which in batches(eta.shape[1], at.size, TABLE_DOUBLES):
+                p_z = family.part_log_prob(eta[some, which], at)  # (k, d, S, G)
                 np.exp(p_z, out=p_z)
-                of_rows += np.matmul(share[some, None, None, nodes], p_z)[:, :, 0].swapaxes(1, 2)
+                of_rows += np.matmul(share[some, None, None, which], p_z)[:, :, 0].swapaxes(1, 2)
             out[rows[some]] += of_rows
     return out
 
 
-def _beyond(p: Predictive, ends: Array) -> Array:
+def _beyond(p: Predictive, nodes: PartNodes, ends: Array) -> Array:
     """What is below and above two values of z (m, 2, d), averaged over nodes, (2, m, d)."""
     out = np.zeros((2, *ends[:, 0].shape))
     width = p.family.support.high - p.family.support.low
     low, high = width * expit(ends[:, None, 0]), width * expit(-ends[:, None, 1])
-    for family, rows, eta, share in _nodes(p):
+    for family, rows, eta, share in nodes:
         if family.has("part_tails"):
             out[:, rows] += np.einsum("ks,iksj->ikj", share, family.part_tails(eta, low[rows], high[rows]))
     return out
@@ -351,7 +405,8 @@ def _table(
 ) -> tuple[PartTable, Array, Array]:
     """Tables between two values of z, (k, 2, d), with ``beyond`` them (2, k, d); what their mass is off by; how rough.
 
-    Roughness is by how much a table of every other point differs.
+    The mass is that of each part, (k, d); roughness (2, k, d) is by how much a table of every other point is below and
+    above.
     """
     first, last = (np.arcsinh((ends[:, i] - centre) / spread) for i in (0, 1))
     more = 0 if size == POINTS else BESIDE  # the first table ends where no mass is left
@@ -362,8 +417,9 @@ def _table(
     g *= spread[:, None] * np.cosh(t)
     g = np.pad(g, ((0, 0), (BESIDE - more, BESIDE - more), (0, 0)))
     F = h * _upto(g, BESIDE)
-    off = np.abs(F[:, -1] + beyond.sum(axis=0) - 1.0).max(axis=1)
-    rough = np.abs(F[:, ::2] - 2.0 * h * _upto(g[:, ::2], BESIDE // 2)).max(axis=(1, 2))
+    off = np.abs(F[:, -1] + beyond.sum(axis=0) - 1.0)
+    apart = F[:, ::2] - 2.0 * h * _upto(g[:, ::2], BESIDE // 2)
+    rough = np.stack([apart.max(axis=1), -apart.min(axis=1)])  # the first point has none
     low, high = p.family.support.low, p.family.support.high
     t, inside = t[:, more : more + size], g[:, BESIDE:-BESIDE]
     return PartTable(low, high, centre, spread, t, F + beyond[0][:, None], inside, _slope(g) / h), off, rough
@@ -403,7 +459,7 @@ def _slope(g: Array) -> Array:
 
 
 def _arrays(table: PartTable) -> tuple[Array, ...]:
-    return table.centre, table.width, table.t, table.F, table.g, table.slope
+    return table.centre, table.width, table.t, table.F, table.g, table.bend
 
 
 def _rows_of(table: PartTable, rows: NDArray) -> PartTable:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ggpm.families.special.adaptive import PRODUCT_MOST
 from ggpm.families.special.quadrature import normal_points
+from ggpm.families.special.share_tails import ShareTails
 
 Array = NDArray[np.float64]
 
@@ -29,10 +30,12 @@ Array = NDArray[np.float64]
 # probabilities. Both exponents; radius in standard deviations; spacings are of a ladder, so that parts share them.
 EXPONENT, RADIUS, LADDER = 13.0, 5.5, 0.85
 MOST_NODES = 2**14  # of products, for one part: beyond, points are nearer
-# Logarithms (base 2) of numbers of points for standard deviations of latents up to so many, and one more from eight
-# parts on, but for wide ones. Probabilities at 5 % and 95 % are off by 5e-6 (one standard error), of latents a hundred
-# wide by 1e-5. Rows of more than MANY parts have fewer points: 4096 are off by 4e-5 to 3e-4.
-POINTS, MANY, OF_MANY = ((0.35, 14), (1.3, 15), (np.inf, 18)), 16, 12
+# Logarithms (base 2) of numbers of points for standard deviations of latents up to so many, with up to seven parts and
+# with more. Of eight and ten parts the worst end of a 90 % interval is off by 2e-5 to 1e-4 of the spread then, those of
+# the wide ones by their tails. Rows of more than MANY parts have fewer points: 4096 leave probabilities off by 4e-5 to
+# 3e-4.
+POINTS = ((0.35, 14, 15), (0.7, 15, 16), (1.3, 15, 18), (4.0, 18, 19), (np.inf, 18, 18))
+MANY, OF_MANY = 16, 12
 NODE_DOUBLES = 2**16  # of one array of nodes
 
 
@@ -48,6 +51,8 @@ class ShareMixtures:
     """(S,)."""
     sd: Array
     """(k,)."""
+    tails: ShareTails | None = None
+    """Distribution functions of wide logits of all parts, which are nearer; none where nodes are exact."""
 
 
 def share_mixtures(mean: Array, cov: Array, V: Array) -> Iterator[ShareMixtures]:
@@ -81,13 +86,14 @@ def share_mixtures(mean: Array, cov: Array, V: Array) -> Iterator[ShareMixtures]
             yield ShareMixtures(some, -_log_sum(differences), weights, s.ravel()[some])
     widest = np.sqrt(np.square(V @ L).sum(axis=2).max(axis=1))
     for row in np.flatnonzero(by_points):
-        x = _points(D, int(np.searchsorted([sd for sd, _ in POINTS], widest[row])))
+        x = _points(D, int(np.searchsorted([sd for sd, *_ in POINTS], widest[row])))
         location, centre, along = np.empty((d, x.shape[1])), (V @ mean[row])[:, None], V @ L[row]
         back, size = (s[row] ** 2)[:, None] * g[row], NODE_DOUBLES // (4 * d)
         for start in range(0, x.shape[1], size):
             end = start + size
             location[:, start:end] = _logits(centre + along @ x[:, start:end]) - back @ x[:, start:end]
-        yield ShareMixtures(row * d + np.arange(d), location, np.full(x.shape[1], 1.0 / x.shape[1]), s[row])
+        weights, tails = np.full(x.shape[1], 1.0 / x.shape[1]), ShareTails(centre[:, 0], along)
+        yield ShareMixtures(row * d + np.arange(d), location, weights, s[row], tails)
 
 
 def _others(f: Array, d: int) -> Array:
@@ -119,7 +125,7 @@ def _logits(f: Array) -> Array:
 @lru_cache(maxsize=8)
 def _points(D: int, size: int) -> Array:
     """Quasi-random points (D, S) of the standard normal, their number by that of `POINTS`."""
-    log2 = POINTS[size][1] + (D > 6 and size + 1 < len(POINTS)) if D < MANY else OF_MANY
+    log2 = POINTS[size][1 + (D > 6)] if D < MANY else OF_MANY
     return np.ascontiguousarray(normal_points(D, log2).T)
 
 
