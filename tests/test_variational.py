@@ -275,7 +275,9 @@ def test_expected_curvature_is_that_of_the_family(name):
 
 
 @pytest.mark.parametrize("factorised", [True, False])
-@pytest.mark.parametrize("name", ["ordinal", "von_mises", "categorical", "dirichlet"])
+@pytest.mark.parametrize(
+    "name", ["ordinal", "von_mises", "categorical", "dirichlet", "von_mises_direction_concentration"]
+)
 def test_site_map_pullback(name, factorised):
     _, y, family = simulate(name, n=5)
     problem = Problem(family, family.encode(y), np.full((5, family.latent_dim), 0.1))
@@ -294,8 +296,8 @@ def test_site_map_pullback(name, factorised):
 
     a, B = rng.normal(size=(n, D)), rng.normal(size=V.shape)
     B = B if factorised else B + B.swapaxes(1, 2)
-    levels = expect(problem, mean, root(wrap(V), factorised), "coarse").levels
-    dm, dV = SiteMap(problem, mean, root(wrap(V), factorised), levels).pullback(a, B)
+    found = expect(problem, mean, root(wrap(V), factorised), "coarse")
+    dm, dV = SiteMap(problem, mean, root(wrap(V), factorised), found.levels, found.nodes).pullback(a, B)
     for _ in range(3):
         em, eV = rng.normal(size=mean.shape), rng.normal(size=V.shape)
         eV = eV if factorised else eV + eV.swapaxes(1, 2)

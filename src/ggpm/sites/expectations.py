@@ -51,6 +51,7 @@ MOST_NODES = {"coarse": 2**10, "searching": 2**12, "standard": 2**14, "fine": 2*
 # nine digits are too few for the curvature along latents that are long and narrow.
 WIDE, OF_LENGTH = 1.0, 0.25
 CLOSED_RTOL = 1e-9  # of derivatives in phi that go with a closed form
+DIFFERENCE = 1e-4  # of differences in the mean and the covariance, in standard deviations: six to eight digits
 
 
 @dataclass(frozen=True)
@@ -242,8 +243,9 @@ def place(problem: Problem, mean: Array, R: Array, nodes: Array, rows: Rows | sl
 class SiteMap:
     """The map (m, V) -> (E[u], E[U]) of every row, to be differentiated many times at one point."""
 
-    def __init__(self, problem: Problem, mean: Array, R: Array, levels: Levels | None):
-        self.problem, self.mean, self.R = problem, mean, R
+    def __init__(self, problem: Problem, mean: Array, R: Array, levels: Levels | None, nodes: Levels | None = None):
+        self.problem, self.mean, self.R, self._known = problem, mean, R, levels
+        self.nodes = nodes if problem.family.has("expected_over_last") else None
         closed = _factorised_hook(problem, R)
         self.closed = None if closed is None else closed(mean + problem.offset, R**2, problem.y, second=True)
         self.contrasts: SiteMap | None = None
@@ -252,13 +254,9 @@ class SiteMap:
         if getattr(problem.family, "shift_invariant", False):
             self.contrasts = SiteMap(*_contrasted(problem, mean, R), levels)
             return
+        if self.nodes is not None:
+            return
         n, D = mean.shape
-        if levels is None or np.any(levels < 0):
-            # a closed form of E[log p] alone: what stands for it is exact to what the finest rules are
-            accuracy = "standard" if problem.family.has("expected_over_last") else "fine"
-            finer = cast(Levels, _by_nodes(problem, mean, R, accuracy).levels)
-            levels = finer if levels is None else np.where(levels < 0, finer, levels)
-        self.levels = cast(Levels, levels)
         self.moment, self.second = np.empty(R.shape), np.empty((n, 2 * D, 2 * D)) if R.ndim == 2 else None
         self.U: list[tuple[Rows, Array, Array, Curvature]] = []
         for rows, x, weights in groups(self.levels, D, width=4):
@@ -271,6 +269,14 @@ class SiteMap:
             else:
                 self.second[rows] = second_moments(U, x, weights)
 
+    @cached_property
+    def levels(self) -> Levels:
+        """Rules of all latents' nodes: those of E[.], or where that has a closed form alone what is as exact."""
+        if self._known is not None and np.all(self._known >= 0):
+            return self._known
+        finer = cast(Levels, _by_nodes(self.problem, self.mean, self.R, "fine").levels)
+        return finer if self._known is None else np.where(self._known < 0, finer, self._known)
+
     def pullback(self, a: Array, B: Array) -> tuple[Array, Array]:
         """Derivative of <a, E[u]> + <B, E[U]> in the means (n, D) and covariances (B's shape)."""
         if self.closed is not None:
@@ -280,6 +286,8 @@ class SiteMap:
                 np.einsum("nkj,nk->nj", c.d_mean_var, a) - 2.0 * np.einsum("njk,nk->nj", c.d_var_var, B),
             )
         R, D = self.R, a.shape[1]
+        if self.nodes is not None:
+            return self._along(a, B)
         if self.contrasts is not None:
             (m_bar, V_bar), A = self.contrasts.pullback(*_contrasted_cotangents(a, B)), contrasts(D)
             whole = A.T @ V_bar @ A
@@ -296,6 +304,31 @@ class SiteMap:
             m_bar[rows] = eta_bar.sum(axis=0)
             R_bar[rows] += np.einsum("snj,sk->njk", eta_bar, x, optimize=True)
         return m_bar, cholesky_pullback(R, R_bar)
+
+    def _along(self, a: Array, B: Array) -> tuple[Array, Array]:
+        """The same by differences of E[u] and E[U], for sums over nodes whose own derivatives are not at hand.
+
+        <a, E[u]> + <B, E[U]> is the slope of E[log p] along (a, -2 B) in (m, V), whose gradient is how E[u] and
+        -E[U]/2, the gradient of E[log p], change along it.
+        """
+        R, B = self.R, B if B.ndim == 2 else 0.5 * (B + B.swapaxes(1, 2))
+        V = R**2 if R.ndim == 2 else R @ R.swapaxes(1, 2)
+        if R.ndim == 2:
+            size = np.maximum(np.abs(a / R).max(axis=1), np.abs(B / V).max(axis=1))
+        else:
+            inverse = np.linalg.inv(R)
+            inner = inverse @ B @ inverse.swapaxes(1, 2)
+            size = np.maximum(
+                np.linalg.norm(np.einsum("njk,nk->nj", inverse, a), axis=1), np.abs(inner).sum(axis=(1, 2))
+            )
+        t = DIFFERENCE / np.where(size > 0, size, 1.0)
+        by_row = t.reshape(-1, *[1] * (B.ndim - 1))
+        above, below = (
+            expect(self.problem, self.mean + s * t[:, None] * a, _root_of(V - 2.0 * s * by_row * B), "fine", self.nodes)
+            for s in (1.0, -1.0)
+        )
+        U_bar = (_values(above.U) - _values(below.U)) / (-4.0 * by_row)
+        return (above.u - below.u) / (2.0 * t[:, None]), U_bar
 
     def pullback_phi(self, a: Array, B: Array) -> Array:
         """Derivative of <a, E[u]> + <B, E[U]> in the family's hyperparameters, (p,)."""
@@ -372,6 +405,15 @@ def _factorised_hook(problem: Problem, R: Array):
     """A family's expectation over independent latents that its likelihood couples, or None."""
     has = R.ndim == 2 and problem.family.has("expected_log_prob_factorised")
     return problem.family.expected_log_prob_factorised if has else None
+
+
+def _root_of(V: Array) -> Array:
+    """Standard deviations or Cholesky factors of variances or covariances."""
+    return root(Diagonal(V) if V.ndim == 2 else Blocks(V), V.ndim == 2)
+
+
+def _values(U: Diagonal | Blocks) -> Array:
+    return U.gamma if isinstance(U, Diagonal) else U.values
 
 
 def _finite(value: Array) -> Array:

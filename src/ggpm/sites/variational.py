@@ -132,7 +132,7 @@ class Variational(Rule):
         return at
 
     def slopes(self, problem: Problem, f: Array, V: Marginals | None, sites: Sites) -> Slopes:
-        return _VariationalSlopes(problem, f, self._root(V), sites.levels)
+        return _VariationalSlopes(problem, f, self._root(V), sites.levels, sites.nodes)
 
     def coupled(self, problem: Problem, f: Array, V: Marginals, sites: Sites) -> Array:
         return expected_blocks(problem, f, self._root(V)) if sites.coupling is None else sites.coupling
@@ -153,8 +153,8 @@ def _values(U: Curvature) -> Array:
 
 
 class _VariationalSlopes(Slopes):
-    def __init__(self, problem: Problem, mean: Array, R: Array, levels: Any):
-        self.problem, self.mean, self.R, self.levels = problem, mean, R, levels
+    def __init__(self, problem: Problem, mean: Array, R: Array, levels: Any, nodes: Any):
+        self.problem, self.mean, self.R, self.levels, self.nodes = problem, mean, R, levels, nodes
 
     def pullback(
         self, u_bar: Array | None, U_bar: Marginals | None, *, value: bool = False, phi: bool = True
@@ -172,4 +172,4 @@ class _VariationalSlopes(Slopes):
 
     @cached_property
     def _map(self) -> SiteMap:
-        return SiteMap(self.problem, self.mean, self.R, self.levels)
+        return SiteMap(self.problem, self.mean, self.R, self.levels, self.nodes)
