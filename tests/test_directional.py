@@ -119,17 +119,17 @@ def test_known_values_of_wide_and_tilted_latents():
     assert abs(wide.var()[0] - 0.8575) < 1e-4
 
 
-def below(mean, cov, j, end):
+def below(mean, cov, j, end, more=1):
     """P(y_j <= end) and the mass of all directions: densities by Gauss's rule along the axis, equal steps round it."""
-    x, w = np.polynomial.legendre.leggauss(60)
-    angle, parts = 2.0 * np.pi * np.arange(96) / 96, []
+    x, w = np.polynomial.legendre.leggauss(60 * more)
+    angle, parts = 2.0 * np.pi * np.arange(96 * more) / (96 * more), []
     for first, last in ((np.pi, np.arccos(end)), (np.arccos(end), 0.0)):
         theta = 0.5 * (first + last) + 0.5 * (first - last) * x
         round_axis = [np.multiply.outer(np.sin(theta), f(angle)) for f in (np.cos, np.sin)]
         y = np.insert(np.stack(round_axis, axis=-1), j, np.cos(theta)[:, None], axis=-1).reshape(-1, 3)
         n = len(y)
         p = np.exp(log_average(0.5, np.broadcast_to(mean, (n, 3)), np.broadcast_to(cov, (n, 3, 3)), y))
-        parts.append(0.25 * (first - last) * np.sum(w * np.sin(theta) * p.reshape(60, 96).mean(axis=1)))
+        parts.append(0.25 * (first - last) * np.sum(w * np.sin(theta) * p.reshape(len(x), -1).mean(axis=1)))
     return parts[0], sum(parts)
 
 
@@ -144,6 +144,24 @@ def test_intervals_of_coordinates_of_wide_latents_are_those_of_the_densities(var
             (low, mass), (high, _) = (below(mean, variance * C, j, end + s * near[j]) for s in (-1.0, 1.0))
             assert abs(mass - 1.0) < 1e-7
             assert low < q < high
+
+
+@pytest.mark.parametrize(
+    "length, sd, j, more",
+    [(8.0, (0.12, 0.17, 4.0), 0, 1), (11.0, (3.6, 0.2, 0.1), 2, 1), (20.0, (3.6, 2.5, 3.4), 1, 1),
+     pytest.param(234.0, (0.5, 2.75, 29.0), 2, 2, marks=pytest.mark.slow),
+     pytest.param(530.0, (0.3, 35.0, 75.0), 0, 3, marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_intervals_of_coordinates_of_long_means_are_those_of_the_densities(length, sd, j, more):
+    """Narrow in some directions, which are not those of the coordinates: Sobol points were off by 2e-4 to 1e-3."""
+    axes = np.eye(3) - 2.0 * np.outer(*2 * [np.array([0.48, 0.6, 0.64])])
+    mean, cov = length * np.array([0.6, 0.0, 0.8]), axes @ np.diag(np.square(sd)) @ axes.T
+    p = Predictive(families.VonMisesFisher().resolve(np.eye(3)[:1]), mean[None], cov[None])
+    near = 7e-5 * np.sqrt(p.var()[0, j, j])
+    for end, q in zip(p.interval(0.9)[0, j], (0.05, 0.95), strict=True):
+        (low, mass), (high, _) = (below(mean, cov, j, end + s * near, more) for s in (-1.0, 1.0))
+        assert abs(mass - 1.0) < 1e-7
+        assert low < q < high
 
 
 def test_coordinates_of_wide_latents_without_direction_are_uniform():

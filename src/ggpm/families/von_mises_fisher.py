@@ -15,9 +15,10 @@ from ggpm.families.special.bessel import quick_log_bessel
 from ggpm.families.special.directional import MOST, WideCoordinate, average_moments
 from ggpm.families.support import Sphere, Support
 
-# Standard deviation of the latent above which coordinates in space have laws of their own: these cost less than nodes
-# there, which are too many from about 15 on.
-_WIDE = 4.0
+# Standard deviation of the latent above which coordinates in space have laws of their own, and sum of variances in
+# units of the likelihood's up to which they have not: nodes (`ggpm.prediction.nodes`) cost less there than laws, beyond
+# they become too many.
+_WIDE, _KNOWN = 4.0, 0.5
 
 
 class VonMisesFisher(Directions):
@@ -86,7 +87,9 @@ class VonMisesFisher(Directions):
     def part_laws(self, mean: Array, cov: Array) -> list[list[WideCoordinate] | None]:
         out: list[list[WideCoordinate] | None] = [None] * len(mean)
         if mean.shape[1] == 3:
-            for row in np.flatnonzero(np.einsum("njj->nj", cov).max(axis=1) > _WIDE**2):
+            wide = np.flatnonzero(np.einsum("njj->nj", cov).max(axis=1) > _WIDE**2)
+            told = self.U(mean[wide], mean[wide], expected=True).dense()
+            for row in wide[np.einsum("nij,nji->n", told, cov[wide]) > _KNOWN]:
                 laws = [WideCoordinate(mean[row], cov[row], j) for j in range(3)]
                 out[row] = laws if all(law.usable for law in laws) else None
         return out

@@ -197,8 +197,9 @@ def _count(centre: Array, sd: Array, unit: Array, spacing: float) -> NDArray[np.
     low, high, t = (_from_x(centre + sign * REACH * sd[:, None]) for sign in (-1.0, 1.0, 0.0))
     own = (1.0 + 0.5 * t**2) / np.sqrt(1.0 + 0.25 * t**2)  # dx/dt at the centre
     known = sd == 0
-    step_in_t = (spacing / np.hypot(1.0 / unit[:, None], own / np.where(known, 1.0, sd)[:, None])).min(axis=1)
-    count = np.ceil((high - low).max(axis=1) / step_in_t).astype(int) + 1
+    step_in_t = spacing / np.hypot(1.0 / unit[:, None], own / np.where(known, 1.0, sd)[:, None])
+    # the range in t is wide where steps may be, too: their ratio hardly depends on the value
+    count = np.ceil(((high - low) / step_in_t).max(axis=1)).astype(int) + 1
     step = 2 ** np.maximum(1, np.floor(np.log2(count)).astype(int) - 3)
     return np.where(known, 1, step * -(-count // step))
 

@@ -245,7 +245,7 @@ class SiteMap:
 
     def __init__(self, problem: Problem, mean: Array, R: Array, levels: Levels | None, nodes: Levels | None = None):
         self.problem, self.mean, self.R, self._known = problem, mean, R, levels
-        self.nodes = nodes if problem.family.has("expected_over_last") else None
+        self.nodes: Levels | None = None
         closed = _factorised_hook(problem, R)
         self.closed = None if closed is None else closed(mean + problem.offset, R**2, problem.y, second=True)
         self.contrasts: SiteMap | None = None
@@ -254,7 +254,8 @@ class SiteMap:
         if getattr(problem.family, "shift_invariant", False):
             self.contrasts = SiteMap(*_contrasted(problem, mean, R), levels)
             return
-        if self.nodes is not None:
+        if nodes is not None and problem.family.has("expected_over_last"):
+            self.nodes = nodes
             return
         n, D = mean.shape
         self.moment, self.second = np.empty(R.shape), np.empty((n, 2 * D, 2 * D)) if R.ndim == 2 else None

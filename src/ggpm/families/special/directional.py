@@ -39,10 +39,14 @@ STEPS = 60  # of the search for the largest value
 # Nodes v = v_0 exp(x - exp(-x)), t = v^2, of the rule for moments, as many again for every doubling (Mori's rule for
 # half-lines: all digits, for integrands with a power of v at 0 and one or several scales).
 LOWEST, HIGHEST, SPACING = -3.6, 9.0, 0.3
-# Of coordinates: steps of log t, and of it in widths of the integrand; the largest number of them; angles round the
-# axis at first and at most, and what half of them may be off by; the number of exponentials at once.
-_LOG_STEP, _WIDTHS, _MOST_TIMES = 0.2, 0.7, 160
-_ANGLES, _MOST_ANGLES, _ROUND, _TOGETHER = 32, 1024, 1e-6, 2**18
+# Of coordinates: steps of log t, and of it in widths of the integrand (with 1 ends of intervals are off by up to 3e-4
+# of the spread, with 0.7 by 1e-7); the largest number of them; angles round the axis at first and at most, and what
+# half of them may be off by, whose square is the error of all; the number of exponentials at once.
+_LOG_STEP, _WIDTHS, _MOST_TIMES = 0.2, 0.7, 320
+_ANGLES, _MOST_ANGLES, _ROUND, _TOGETHER = 32, 1024, 1e-4, 2**18
+# Values of log t among which the range of it is looked for, and the length of the mean up to which the angles are close
+# enough together: densities are as narrow as the inverse of its square root.
+_LOOKED_AT, _LONGEST = 300, 2e4
 
 
 @lru_cache(maxsize=64)
@@ -362,13 +366,12 @@ class WideCoordinate:
         first, second = (part[0] for part in average_moments(0.5, mean[None], cov[None], True) if part is not None)
         variance, room = second[j, j] - first[j] ** 2, 0.5 * (1.0 - first[j] ** 2)
         self.place = 2.0 * np.arctanh(first[j]), np.sqrt(max(variance, 0.0)) / max(room, 1e-12)
-        # below the first t the exponent is below -DROP, above the last one f is
-        size, time = np.sqrt(m @ m), hitting_time(0.5)
-        low, high = -np.log(12.0 * (size + np.sqrt(V.diagonal().max())) + 100.0), np.log(9.0)
+        size, time = float(np.sqrt(m @ m)), hitting_time(0.5)
+        low, high = _times(m, V)
         # width of the integrand about t = 1/size, where that is small: of the length of eta, relative to it
         narrow = float(np.sqrt(m @ np.linalg.solve(V + (size + 1.0) * np.eye(3), m)))
         step = min(_LOG_STEP, _WIDTHS / max(narrow, 1e-300))
-        self.usable = (high - low) / step <= _MOST_TIMES
+        self.usable = size <= _LONGEST and (high - low) / step <= _MOST_TIMES
         if not self.usable:
             return
         u = np.arange(low, high, step)
@@ -407,3 +410,19 @@ class WideCoordinate:
             terms = np.concatenate([(e[:, None] * e).reshape(9, -1), e, np.ones((1, e.shape[1]))])
             out[some] = np.exp(self._exponents @ terms).sum(axis=0).reshape(-1, size).sum(axis=1)
         return out
+
+
+def _times(m: Array, V: Array) -> tuple[float, float]:
+    """Values of log t between which densities of directions have all their mass, for eta ~ N(m, V), (3,) and (3, 3)."""
+    size, time = np.sqrt(m @ m), hitting_time(0.5)
+    # below the first t the exponent of `log_average` is below -DROP, above the last one f is
+    u = np.linspace(-np.log(12.0 * (size + np.sqrt(V.diagonal().max())) + 100.0), np.log(9.0), _LOOKED_AT)
+    t, (values, axes) = np.exp(u), np.linalg.eigh(V)
+    own = 1.0 + np.multiply.outer(t, np.maximum(values, 0.0))
+    level, m = time.log_density(t) + u - 0.5 * np.log(own).sum(axis=1), axes.T @ m
+    # of directions e, |e - t m| is at least |1 - t size|; the largest value is at least that of one direction
+    most = level - 0.5 * (1.0 - t * size) ** 2 / (t * own[:, -1])
+    e = m / size if size > 0 else np.eye(3)[2]
+    reached = (level - 0.5 * np.sum((e - np.multiply.outer(t, m)) ** 2 / own, axis=1) / t).max()
+    some = np.flatnonzero(most > reached - DROP)
+    return float(u[max(some[0] - 1, 0)]), float(u[min(some[-1] + 1, len(u) - 1)])
