@@ -267,14 +267,15 @@ def test_the_core_is_smaller_than_the_two_engines_that_it_replaced():
 
     What they did not do is allowed on top, 175: blocks of two and three latents by rank-one terms (`Coupling`), nodes
     by each row's own error and closed forms of rows whose latents are wide (`_by_nodes`), shared eliminations,
-    narrower starts. So are 160 for targets of several steps that are found from one factorisation (`Ahead`, `near`).
+    narrower starts. So are 160 for targets of several steps that are found from one factorisation (`Ahead`, `near`), and 20
+    for derivatives of sums over nodes beside which one latent has a closed form (`_along`).
     The neighbours field and predictive densities are not counted: they replace nothing that those engines had.
     """
     fields = [path for path in (PACKAGE / "fields").rglob("*.py") if path.parent.name != "neighbours"]
     core = [*(PACKAGE / "sites").rglob("*.py"), *fields, PACKAGE / "learning/engine.py"]
     core.remove(PACKAGE / "fields/inducing/points.py")  # where points start from is no inference
     core.remove(PACKAGE / "sites/densities.py")  # densities of predictions, which were outside of those engines
-    assert sum(lines_of_code(path) for path in core) < 2500 + 175 + 160
+    assert sum(lines_of_code(path) for path in core) < 2500 + 175 + 160 + 20
 
 
 def lines_of_code(path):

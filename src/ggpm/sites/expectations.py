@@ -312,24 +312,21 @@ class SiteMap:
         <a, E[u]> + <B, E[U]> is the slope of E[log p] along (a, -2 B) in (m, V), whose gradient is how E[u] and
         -E[U]/2, the gradient of E[log p], change along it.
         """
-        R, B = self.R, B if B.ndim == 2 else 0.5 * (B + B.swapaxes(1, 2))
-        V = R**2 if R.ndim == 2 else R @ R.swapaxes(1, 2)
-        if R.ndim == 2:
-            size = np.maximum(np.abs(a / R).max(axis=1), np.abs(B / V).max(axis=1))
-        else:
-            inverse = np.linalg.inv(R)
-            inner = inverse @ B @ inverse.swapaxes(1, 2)
-            size = np.maximum(
-                np.linalg.norm(np.einsum("njk,nk->nj", inverse, a), axis=1), np.abs(inner).sum(axis=(1, 2))
-            )
-        t = DIFFERENCE / np.where(size > 0, size, 1.0)
-        by_row = t.reshape(-1, *[1] * (B.ndim - 1))
-        above, below = (
-            expect(self.problem, self.mean + s * t[:, None] * a, _root_of(V - 2.0 * s * by_row * B), "fine", self.nodes)
-            for s in (1.0, -1.0)
-        )
-        U_bar = (_values(above.U) - _values(below.U)) / (-4.0 * by_row)
-        return (above.u - below.u) / (2.0 * t[:, None]), U_bar
+        factorised = self.R.ndim == 2
+        B = B if factorised else 0.5 * (B + B.swapaxes(1, 2))
+        whole, move = (Diagonal(M).dense() if factorised else M for M in (self.R, B))
+        inverse, V = np.linalg.inv(whole), whole @ whole.swapaxes(1, 2)
+        size = np.linalg.norm(inverse @ a[..., None], axis=(1, 2))
+        size += np.linalg.norm(inverse @ move @ inverse.swapaxes(1, 2), axis=(1, 2))
+        t = (DIFFERENCE / np.where(size > 0, size, 1.0))[:, None]
+
+        def at(step: Array) -> Expected:
+            R = root(Blocks(V - 2.0 * step[..., None] * move), factorised)
+            return expect(self.problem, self.mean + step * a, R, "fine", self.nodes)
+
+        above, below = at(t), at(-t)
+        m_bar = (above.u - below.u) / (2.0 * t)
+        return m_bar, (values_of(below.U) - values_of(above.U)) / (4.0 * (t if factorised else t[..., None]))
 
     def pullback_phi(self, a: Array, B: Array) -> Array:
         """Derivative of <a, E[u]> + <B, E[U]> in the family's hyperparameters, (p,)."""
@@ -408,13 +405,9 @@ def _factorised_hook(problem: Problem, R: Array):
     return problem.family.expected_log_prob_factorised if has else None
 
 
-def _root_of(V: Array) -> Array:
-    """Standard deviations or Cholesky factors of variances or covariances."""
-    return root(Diagonal(V) if V.ndim == 2 else Blocks(V), V.ndim == 2)
-
-
-def _values(U: Diagonal | Blocks) -> Array:
-    return U.gamma if isinstance(U, Diagonal) else U.values
+def values_of(U: Curvature) -> Array:
+    """Diagonals (n, D) or blocks (n, D, D), as the curvature has them."""
+    return U.gamma if isinstance(U, Diagonal) else U.dense()
 
 
 def _finite(value: Array) -> Array:

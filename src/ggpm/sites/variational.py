@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggpm.data.checks import check_positive, check_whole
-from ggpm.families.curvature import Curvature, Diagonal, Marginals
+from ggpm.families.curvature import Marginals
 from ggpm.kernels.linalg import NotPositiveDefinite
 from ggpm.sites.base import Problem, Rule, Sites, Slopes
-from ggpm.sites.expectations import TOLERANCES, SiteMap, expect, expect_phi, expected_blocks, root
+from ggpm.sites.expectations import TOLERANCES, SiteMap, expect, expect_phi, expected_blocks, root, values_of
 
 Array = NDArray[np.float64]
 
@@ -123,11 +123,11 @@ class Variational(Rule):
             return lambda f, V: self.at(problem, f, V)
         nodes = np.where(sites.nodes > 0, np.maximum(sites.nodes - FEWER, 1), sites.nodes)
         few = expect(problem, f, self._root(V), self.accuracy, nodes)
-        off_u, off_U = sites.u - few.u, _values(sites.U) - _values(few.U)
+        off_u, off_U = sites.u - few.u, values_of(sites.U) - values_of(few.U)
 
         def at(f: Array, V: Marginals) -> Sites:
             found = expect(problem, f, self._root(V), self.accuracy, nodes)
-            return Sites(found.u + off_u, type(found.U)(_values(found.U) + off_U))
+            return Sites(found.u + off_u, type(found.U)(values_of(found.U) + off_U))
 
         return at
 
@@ -146,10 +146,6 @@ class Variational(Rule):
         if not np.all(np.isfinite(R)):
             raise NotPositiveDefinite("a posterior variance is negative")
         return R
-
-
-def _values(U: Curvature) -> Array:
-    return U.gamma if isinstance(U, Diagonal) else U.dense()
 
 
 class _VariationalSlopes(Slopes):
