@@ -267,8 +267,8 @@ def test_the_core_is_smaller_than_the_two_engines_that_it_replaced():
 
     What they did not do is allowed on top, 175: blocks of two and three latents by rank-one terms (`Coupling`), nodes
     by each row's own error and closed forms of rows whose latents are wide (`_by_nodes`), shared eliminations,
-    narrower starts. So are 160 for targets of several steps that are found from one factorisation (`Ahead`, `near`), and 20
-    for derivatives of sums over nodes beside which one latent has a closed form (`_along`).
+    narrower starts. So are 160 for targets of several steps that are found from one factorisation (`Ahead`, `near`),
+    and 20 for derivatives of sums over nodes beside which one latent has a closed form (`_along`).
     The neighbours field and predictive densities are not counted: they replace nothing that those engines had.
     """
     fields = [path for path in (PACKAGE / "fields").rglob("*.py") if path.parent.name != "neighbours"]
