@@ -24,6 +24,7 @@ DISCRETE = [
     "bernoulli", "binomial", "beta_binomial", "poisson", "negative_binomial", "categorical", "multinomial",
     "dirichlet_multinomial", "ordinal", "negative_binomial_mean_dispersion",
 ]  # fmt: skip
+LEVEL = 0.01 / len(DISCRETE)  # all families together are refused once in a hundred times where nothing is wrong
 
 
 def test_every_family_is_here():
@@ -68,8 +69,10 @@ def replicate(name, seed, factor=1.0, **settings):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_ninety_percent_regions_cover_ninety_percent(name):
-    coverage = [replicate(name, seed).coverage[2] for seed in range(REPLICATIONS)]
-    assert 0.86 < np.mean(coverage) < 0.94, np.mean(coverage)
+    """With hyperparameters averaged over: 60 rows leave them uncertain, and the best ones alone cover 0.84 to 0.91."""
+    coverage = np.array([replicate(name, seed, averaging="integrate").coverage[2] for seed in range(REPLICATIONS)])
+    error = coverage.std(ddof=1) / np.sqrt(REPLICATIONS)
+    assert abs(coverage.mean() - 0.9) < 0.02 + 2.0 * error < 0.06, (coverage.mean(), error)
 
 
 def uniformity(reports):
@@ -94,18 +97,18 @@ def uniformity_of(u):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", DISCRETE)
 def test_randomised_pit_is_uniform(name):
-    reports = [replicate(name, seed) for seed in range(REPLICATIONS)]
-    assert uniformity(reports) > 0.01
+    reports = [replicate(name, seed, averaging="integrate") for seed in range(REPLICATIONS)]
+    assert uniformity(reports) > LEVEL
     # one row of every data set: independent, so that Kolmogorov's test of any deviation is valid
     values = np.array([r.pit.reshape(N_TEST, -1)[seed % N_TEST, 0] for seed, r in enumerate(reports)])
-    assert stats.kstest(values, "uniform").pvalue > 0.01
+    assert stats.kstest(values, "uniform").pvalue > LEVEL
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_uniformity_sees_latents_that_are_half_as_wide():
     """The test above can fail. Counts out of N say most about the latent: for single counts p is only 0.06 here."""
-    assert uniformity([replicate("binomial", seed, factor=0.25) for seed in range(REPLICATIONS)]) < 0.01
+    assert uniformity([replicate("binomial", seed, factor=0.25) for seed in range(2 * REPLICATIONS)]) < LEVEL
 
 
 def transforms_at_the_truth(name, replications=300, n=15):
