@@ -45,8 +45,9 @@ KNOWN = ((0.0, 1), (0.15, 3), (0.24, 4), (0.33, 5), (0.4, 6), (0.45, 7), (0.52, 
 # nodes of a and b of one more step.
 FIRST, NEAR, BETTER = 6.0, 3e-3, (4, 7)
 # Tables of densities: points between the quantiles EDGE and 1 - EDGE of mixtures over few nodes, how much further they
-# go from the median, how many more points a spline has, the largest logarithm, and what is equal but for rounding.
-POINTS, EDGE, WIDER, FINER, LEAST, EQUAL = 48, 1e-4, 1.4, 4, 600.0, 1e-9
+# go from the middle, how many more points a spline has, the largest logarithm, what is equal but for rounding, and how
+# narrow the middle may be beside the whole.
+POINTS, EDGE, WIDER, FINER, LEAST, EQUAL, NARROWEST = 48, 1e-4, 1.4, 4, 700.0, 1e-9, 1e-3
 
 
 def deviations(spread: Array) -> Iterator[tuple[Rows, Array, Array]]:
@@ -249,22 +250,27 @@ def log_threshold(
     about right; ``singles`` (m, J) are log-probabilities of numbers that have one.
     """
     at = coordinate(p.family.support)
-    ends = [quantiles(q) for q in (EDGE, 0.5, 1.0 - EDGE)]
+    ends = [quantiles(q) for q in (EDGE, 0.25, 0.75, 1.0 - EDGE)]
     out = np.empty(len(p))
     unit, fine = np.linspace(0.0, 1.0, POINTS), np.linspace(0.0, 1.0, FINER * (POINTS - 1) + 1)
     # log densities are smooth: a spline between the points is a product of matrices
     between = CubicSpline(unit, np.eye(POINTS), axis=0)(fine)
     for rows in batches(len(p), POINTS):
-        low, middle, high = (end[rows] for end in ends)
+        low, left, right, high = (end[rows] for end in ends)
+        middle, width = 0.5 * (left + right), 0.5 * (right - left)
         # what few nodes do not see lies further out
-        low, high = (middle + WIDER * (end - middle) for end in (low, high))
-        z = np.clip(low + (high - low) * unit[:, None], at.low, at.high)
+        reach = [WIDER * (np.clip(end, at.low, at.high) - middle) for end in (low, high)]
+        width = np.maximum(width, NARROWEST * (reach[1] - reach[0]))
+        # points are dense between the quartiles: next to a bound tails are a hundred times as long
+        low, high = (np.arcsinh((np.clip(middle + end, at.low, at.high) - middle) / width) for end in reach)
+        t = low + (high - low) * unit[:, None]
+        z = middle + width * np.sinh(t)
         y = at.back(z)
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             log_p = np.log(densities(np.arange(len(p))[rows], y))
-            log_slope = np.log(at.slope(y))
-        log_p, log_slope = (between @ np.clip(x, -LEAST, LEAST) for x in (log_p, log_slope))
-        mass = np.exp(log_p + log_slope)
+            log_mass = log_p + np.log(at.slope(y)) + np.log(np.cosh(t))
+        log_p, log_mass = (between @ np.clip(x, -LEAST, LEAST) for x in (log_p, log_mass))
+        mass = np.exp(log_mass)
         own = singles[rows].T
         mass *= (1.0 - np.exp(own).sum(axis=0)) / mass.sum(axis=0)
         # a single number's probability is there at once, at its own log-probability: a step, of two points
