@@ -109,7 +109,9 @@ def _step(family: Family, mean: Array, sd: Array, y: Array, of: Callable[[Rows],
         width = STEEPER / np.sqrt(np.maximum(told, 1.0))
         value = family.cdf(eta, y)
     centre = eta[..., 0]
-    good = np.isfinite(centre) & np.isfinite(width) & (width > 0) & (value > MIDDLE[0]) & (value < MIDDLE[1])
+    # likelihoods wider than the bend of links (small shapes) pass a half far from the expansion point, but bend near it
+    middle = ((value > MIDDLE[0]) & (value < MIDDLE[1])) | (told <= 1.0)
+    good = np.isfinite(centre) & np.isfinite(width) & (width > 0) & middle
     rows = np.flatnonzero(~good & (sd > 0))
     centre, width = np.where(good, centre, mean), np.where(good, width, np.where(sd > 0, sd, 1.0))
     if rows.size:
