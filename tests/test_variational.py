@@ -58,7 +58,9 @@ def test_gradient_with_separate_kernels(name):
 @pytest.mark.parametrize(("name", "sites"), SITES)
 def test_bound_rises_and_is_at_least_that_of_laplaces_sites(name, sites):
     """Laplace's sites for blocks, their diagonal for factorised ones; both bounds computed apart from the search."""
-    evidence = evidence_for(name, Variational(sites=sites, accuracy="coarse"))
+    # a coarse bound of numbers with outliers is known to 1e-3 only, as nodes change on the way
+    accuracy = "standard" if name == "student_t" else "coarse"
+    evidence = evidence_for(name, Variational(sites=sites, accuracy=accuracy))
     _, _, found = evidence.evaluate(gradient=False)
     trace = np.array(found.trace)
     assert len(trace) > 1 or name in GAUSSIAN  # exact at once
@@ -72,7 +74,7 @@ def test_bound_rises_and_is_at_least_that_of_laplaces_sites(name, sites):
         laplace.process.K,
         laplace.q.z + np.einsum("ijk,ik->ij", U, laplace.q.mean),
         U,
-        "coarse",
+        accuracy,
     )
     assert found.log_evidence >= floor - 1e-8 * (1 + abs(floor))
 

@@ -51,10 +51,16 @@ class MultivariateGaussian(ExponentialFamily):
     log_hyper = families.MultivariateGaussian.log_hyper
     with_log_hyper = families.MultivariateGaussian.with_log_hyper
     _L = families.MultivariateGaussian._L
+    _sizes = None
+
+    @property
+    def _units(self):
+        return np.ones(1) if self._sizes is None else self._sizes
 
     def phi_of(self, log_hyper):
         d = self.latent_dim
-        L = jnp.zeros((d, d)).at[jnp.tril_indices(d, -1)].set(log_hyper[d:]) + jnp.diag(jnp.exp(log_hyper[:d]))
+        below = jnp.zeros((d, d)).at[jnp.tril_indices(d, -1)].set(log_hyper[d:]) * self._units[:, None]
+        L = below + jnp.diag(jnp.exp(log_hyper[:d]))
         return L @ L.T
 
     def link(self, eta, phi):
@@ -356,6 +362,8 @@ def twin_of(name, family, y):
     twin = TWINS[name]()
     twin.phi = family.phi
     twin.phi_bounds = family.phi_bounds
+    if name == "multivariate_gaussian":
+        twin._sizes = family._sizes  # units of its covariances
     return twin.resolve(y)
 
 
