@@ -104,7 +104,8 @@ def test_intervals_of_percentages_are_percentages():
             dist = conformal(fitted, X[rows], total * y[rows]).predict_dist(X[-20:])
             ends[total, calibrating] = dist.interval(0.9)
     for calibrating in (80, 3):
-        np.testing.assert_allclose(ends[100.0, calibrating], 100 * ends[1.0, calibrating], atol=1e-6)
+        # tables are as fine as a row asks for, which the last bit of its latent may decide: 1e-5 of a spread of 15
+        np.testing.assert_allclose(ends[100.0, calibrating], 100 * ends[1.0, calibrating], rtol=0.0, atol=5e-4)
 
 
 def test_too_few_rows_promise_everything():

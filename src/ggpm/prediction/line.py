@@ -52,6 +52,7 @@ COARSE = Fineness(5.2, 0.34, 1.1)
 STEEPER = 0.8
 # A step whose value at the family's expansion point lies between these is centred there.
 MIDDLE = (0.05, 0.95)
+BEND = 4.0  # standard deviation from which on nodes about a wide step may miss the bend of a link
 KNOWN = 1.0  # standard deviation of a latent, in units of the nodes, up to which it sees no step
 # Degrees of the surface, plus one, in the mean (and as many again for every so many units of its range), in the
 # standard deviation and in the logarithm of the trials.
@@ -109,8 +110,10 @@ def _step(family: Family, mean: Array, sd: Array, y: Array, of: Callable[[Rows],
         width = STEEPER / np.sqrt(np.maximum(told, 1.0))
         value = family.cdf(eta, y)
     centre = eta[..., 0]
-    # likelihoods wider than the bend of links (small shapes) pass a half far from the expansion point, but bend near it
-    middle = ((value > MIDDLE[0]) & (value < MIDDLE[1])) | (told <= 1.0)
+    # likelihoods of positive numbers that are wider than the bend of their link (small shapes) pass a half far from the
+    # expansion point, but bend near it, which latents that are wide do not see otherwise
+    bent = (told <= 1.0) & (sd > BEND) & np.isinf(family.support.high)
+    middle = ((value > MIDDLE[0]) & (value < MIDDLE[1])) | bent
     good = np.isfinite(centre) & np.isfinite(width) & (width > 0) & middle
     rows = np.flatnonzero(~good & (sd > 0))
     centre, width = np.where(good, centre, mean), np.where(good, width, np.where(sd > 0, sd, 1.0))
