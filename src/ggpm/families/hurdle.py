@@ -11,6 +11,7 @@ from scipy.special import expit
 from ggpm.families.base import Array
 from ggpm.families.curvature import Diagonal
 from ggpm.families.inflated import Law
+from ggpm.families.support import Support
 from ggpm.families.two_parameters import Information
 from ggpm.families.zeros import Jet, Zeros, jet, softplus_jet
 
@@ -156,6 +157,10 @@ class Positive:
 
     hurdle: Hurdle
     shift_invariant: ClassVar[bool] = False
+
+    @property
+    def support(self) -> Support:
+        return self.hurdle.scalar.support
 
     def log_prob(self, eta: Array, y: Array) -> Array:
         gone = -np.expm1(self.hurdle.log_none(eta[..., 0]))
