@@ -3,6 +3,7 @@
 import json
 import re
 import tracemalloc
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -333,6 +334,16 @@ def fuzz_tables(tmp_path, folder, count):
 def test_damaged_tables_are_refused_or_read(tmp_path, folder):
     accepted = fuzz_tables(tmp_path, folder, 400)
     assert 0 < accepted < 400
+
+
+def test_exponents_that_no_integer_holds_are_text(tmp_path):
+    """They made pandas' own reader of numbers read beyond its memory."""
+    (tmp_path / "t.csv").write_text("hour,dir\n1.5,10\n23.381e9994615384615387,20\n")
+    table = read_table(tmp_path / "t.csv")
+    assert table["dir"].tolist() == [10, 20]
+    assert table["hour"].tolist() == ["1.5", "23.381e9994615384615387"]
+    with suppress(TableError):
+        features_of(table, "hour", exclude=[], path="t.csv")
 
 
 @pytest.mark.slow

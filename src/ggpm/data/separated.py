@@ -12,7 +12,7 @@ from typing import Any
 
 from ggpm.data.files import TableError
 
-__all__ = ["MAX_COLUMNS", "PADDED", "Dialect", "read_csv"]
+__all__ = ["MAX_COLUMNS", "PADDED", "WILD", "Dialect", "read_csv"]
 
 MAX_COLUMNS = 10_000
 """More columns than this are taken for a file that is no table."""
@@ -20,6 +20,8 @@ SEPARATORS = ",;\t|"
 LOOKED_AT = 1000  # rows in which numbers show what marks their decimals
 PADDED = r"\s*[+-]?0\d"
 """Numbers with leading zeros, whose text says more than the number."""
+WILD = re.compile(r"[eE][+-]?\d{5}")
+"""What may be an exponent that no float has."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,14 @@ def read_csv(path: Path, text: Sequence[str] = ()) -> Any:
         start = file.readline(16 * MAX_COLUMNS)
     if max(start.count(sign.encode()) for sign in SEPARATORS) >= MAX_COLUMNS:
         raise TableError(f"{path}: more than {MAX_COLUMNS} columns; is this a table?")
-    padded = _looked_through(path)
+    padded, wild = _looked_through(path)
     dialect = Dialect.of(path)
     names = _header(path, dialect)
     how: dict[str, Any] = {
         "encoding": "utf-8", "sep": dialect.separator, "decimal": dialect.decimal, "skiprows": dialect.skipped,
     }  # fmt: skip
+    if wild:  # Python's own reader of numbers, which is slower
+        how["float_precision"] = "round_trip"
     table = pd.read_csv(path, low_memory=False, dtype={name: str for name in text if name in names}, **how)
     whole = [name for name in table.columns if table[name].dtype.kind in "iu"]
     if whole and padded:
@@ -97,11 +101,16 @@ def read_csv(path: Path, text: Sequence[str] = ()) -> Any:
     return table
 
 
-def _looked_through(path: Path) -> bool:
-    """Whether some field may be a number with leading zeros; bytes that are no UTF-8 text are told by their line."""
+def _looked_through(path: Path) -> tuple[bool, bool]:
+    """Whether some field may be a number with leading zeros, and one with an exponent of five digits or more.
+
+    The latter crash pandas (2.3) where they do not fit into an integer. Bytes that are no UTF-8 text are told by their
+    line.
+    """
     field = re.compile(rb'(?:^|[,;\t|"])' + PADDED.encode(), re.MULTILINE)
+    wide = re.compile(WILD.pattern.encode())
     advice = "Save the table as CSV in UTF-8."
-    padded = False
+    padded = wild = False
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             if b"\0" in line:
@@ -112,7 +121,8 @@ def _looked_through(path: Path) -> bool:
                 byte = line[error.start]
                 raise TableError(f"{path}, line {number}: byte 0x{byte:02x} is not UTF-8. {advice}") from None
             padded = padded or field.search(line) is not None
-    return padded
+            wild = wild or wide.search(line) is not None
+    return padded, wild
 
 
 def _header(path: Path, dialect: Dialect) -> list[str]:

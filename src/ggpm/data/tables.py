@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ggpm.data.columns import Column, Columns
 from ggpm.data.files import TableError, replacing
-from ggpm.data.separated import MAX_COLUMNS, PADDED, read_csv
+from ggpm.data.separated import MAX_COLUMNS, PADDED, WILD, read_csv
 from ggpm.data.text import did_you_mean, stacklevel
 
 __all__ = [
@@ -136,9 +136,12 @@ def _numeric(column: Any) -> Any:
     """A column as numbers, missing where there is none."""
     import pandas as pd
 
+    # exponents that no integer holds crash pandas (2.3), and whole numbers of more than 64 bits it does not coerce
+    values = () if column.dtype.kind in "iufb" else column
+    wild = any(isinstance(value, str) and WILD.search(value) for value in values)
     try:
-        return pd.to_numeric(column, errors="coerce")
-    except (ValueError, OverflowError):  # whole numbers of more than 64 bits, which pandas does not coerce
+        return column.map(_float).astype(float) if wild else pd.to_numeric(column, errors="coerce")
+    except (ValueError, OverflowError):
         return column.map(_float).astype(float)
 
 
