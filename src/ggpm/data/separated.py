@@ -20,7 +20,7 @@ SEPARATORS = ",;\t|"
 LOOKED_AT = 1000  # rows in which numbers show what marks their decimals
 PADDED = r"\s*[+-]?0\d"
 """Numbers with leading zeros, whose text says more than the number."""
-WILD = re.compile(r"[eE][+-]?\d{5}")
+WILD = r"[eE][+-]?\d{5}"
 """What may be an exponent that no float has."""
 
 
@@ -108,7 +108,7 @@ def _looked_through(path: Path) -> tuple[bool, bool]:
     line.
     """
     field = re.compile(rb'(?:^|[,;\t|"])' + PADDED.encode(), re.MULTILINE)
-    wide = re.compile(WILD.pattern.encode())
+    exponent = re.compile(WILD.encode())
     advice = "Save the table as CSV in UTF-8."
     padded = wild = False
     with open(path, "rb") as file:
@@ -121,7 +121,7 @@ def _looked_through(path: Path) -> tuple[bool, bool]:
                 byte = line[error.start]
                 raise TableError(f"{path}, line {number}: byte 0x{byte:02x} is not UTF-8. {advice}") from None
             padded = padded or field.search(line) is not None
-            wild = wild or wide.search(line) is not None
+            wild = wild or exponent.search(line) is not None
     return padded, wild
 
 

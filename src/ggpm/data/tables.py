@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,13 +137,12 @@ def _numeric(column: Any) -> Any:
     """A column as numbers, missing where there is none."""
     import pandas as pd
 
-    # exponents that no integer holds crash pandas (2.3), and whole numbers of more than 64 bits it does not coerce
-    values = () if column.dtype.kind in "iufb" else column
-    wild = any(isinstance(value, str) and WILD.search(value) for value in values)
-    try:
-        return column.map(_float).astype(float) if wild else pd.to_numeric(column, errors="coerce")
-    except (ValueError, OverflowError):
-        return column.map(_float).astype(float)
+    # exponents that no integer holds crash pandas (2.3), whole numbers of more than 64 bits it does not coerce
+    texts = (value for value in column if isinstance(value, str)) if column.dtype.kind not in "iufb" else ()
+    if not any(re.search(WILD, text) for text in texts):
+        with suppress(ValueError, OverflowError):
+            return pd.to_numeric(column, errors="coerce")
+    return column.map(_float).astype(float)
 
 
 def _float(value: Any) -> float:
