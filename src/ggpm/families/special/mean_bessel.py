@@ -27,7 +27,6 @@ Array = NDArray[np.float64]
 _LOW, _HIGH, _PER_UNIT, _DEGREE = -14.0, 14.0, 8, 7
 _CELLS = int(_HIGH - _LOW) * _PER_UNIT
 _SPREAD, _TERMS = 2.0, 44
-_WIDEST = 300.0  # spread from which on g is a bend: right to 1e-8
 
 
 def mean_log_bessel(t: Array, sd: Array) -> tuple[Array, Array, Array]:
@@ -39,9 +38,9 @@ def mean_log_bessel(t: Array, sd: Array) -> tuple[Array, Array, Array]:
     """
     if np.any(wide := sd > _SPREAD):
         out = np.empty((3, *t.shape))
-        for row in range(len(sd)):
-            part = _widened(t[..., row], float(sd[row])) if wide[row] else mean_log_bessel(t[..., [row]], sd[[row]])
-            out[..., row] = np.reshape(part, out.shape[:-1])
+        out[..., wide] = _widened(t[..., wide], sd[wide])
+        if not np.all(wide):
+            out[..., ~wide] = mean_log_bessel(t[..., ~wide], sd[~wide])
         return out[0], out[1], out[2]
     inside = np.clip(t, _LOW, _HIGH)
     within = (inside - _LOW) * _PER_UNIT
@@ -88,29 +87,37 @@ def _table() -> Array:
     return np.ascontiguousarray(terms.transpose(2, 1, 0), dtype=np.float64)
 
 
-def _widened(t: Array, sd: float) -> tuple[Array, Array, Array]:
-    """The same for one wide normal: the sum of one of spread one and another, averaged at unit steps."""
-    if sd > _WIDEST:
-        return _bent(t, sd)
-    extra = np.sqrt(sd**2 - 1.0)
-    z, weights = trapezoid(1, 1.0 / extra, 9.0)
-    parts = mean_log_bessel((t[..., None] + extra * z[:, 0])[..., None], np.ones(1))
-    return parts[0][..., 0] @ weights, parts[1][..., 0] @ weights, parts[2][..., 0] @ weights
-
-
-def _bent(t: Array, sd: float) -> tuple[Array, Array, Array]:
-    """The same for the widest: g is -(t + log 2 pi)/2 for t > 0, and what is left counts by its two first moments."""
-    x, step = np.linspace(-60.0, 60.0, 24001, retstep=True)
-    rest = BesselRatio(0.0, np.exp(x)).log + np.where(x > 0, 0.5 * x + HALF_LOG_2PI, 0.0)
-    rest[x == 0] += 0.5 * HALF_LOG_2PI  # half of the jump
-    area, lever = step * rest.sum(), step * (rest @ x)
-    z = t / sd
+def _widened(t: Array, sd: Array) -> tuple[Array, Array, Array]:
+    """The same for wide normals: of a smooth bend exactly, and of what is left of g, which is near 0, by a sum."""
+    x, rest = _rest()
+    spread = np.hypot(sd, 1.0)  # a bend averaged over a standard normal is averaged once more
+    t, given = np.clip(t, -40.0 * spread, 40.0 * spread), t  # beyond it the bend is two straight lines
+    z = t / spread
     below, density = ndtr(z), np.exp(-0.5 * z * z - HALF_LOG_2PI)
-    weight = (area + z * lever / sd) / sd
-    value = -0.5 * (t * below + sd * density) - HALF_LOG_2PI * below + weight * density
-    slope = -0.5 * below - (HALF_LOG_2PI + z * weight - lever / sd**2) * density / sd
-    second = (-0.5 * sd + z * HALF_LOG_2PI + (z * z - 1.0) * weight - 2.0 * z * lever / sd**2) * density / sd**2
-    return value, slope, second
+    value = -0.5 * (t * below + spread * density) - HALF_LOG_2PI * below
+    slope = -0.5 * below - HALF_LOG_2PI * density / spread
+    second = (HALF_LOG_2PI * z / spread - 0.5) * density / spread
+    near = x - t[..., None]
+    near /= sd[:, None]
+    near *= near
+    near *= -0.5
+    area, lever, moment = np.moveaxis(np.exp(near, out=near) @ rest, -1, 0) / sd
+    lever, moment = lever - t * area, moment - t * (2.0 * lever - t * area)  # about t
+    value += area - 0.5 * np.maximum(given - t, 0.0)
+    return value, slope + lever / sd**2, second + (moment / sd**2 - area) / sd**2
+
+
+@lru_cache(maxsize=1)
+def _rest() -> tuple[Array, Array]:
+    """Places x, and g there without its bend, the average of -(t + log 2 pi)/2 for t > 0 over a standard normal.
+
+    Times 1, x and x^2 and the weights of a sum over a normal density: of functions without singularity within pi/2 of
+    the line it is right to exp(-pi^2/step), and beyond the ends nothing is left that counts.
+    """
+    x, step = np.linspace(-28.0, 28.0, 169, retstep=True)
+    bend = (0.5 * x + HALF_LOG_2PI) * ndtr(x) + 0.5 * np.exp(-0.5 * x * x - HALF_LOG_2PI)
+    rest = (BesselRatio(0.0, np.exp(x)).log + bend) * step * np.exp(-HALF_LOG_2PI)
+    return x, rest[:, None] * np.vander(x, 3, increasing=True)
 
 
 def _powers(sd: float) -> Array:
