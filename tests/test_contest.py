@@ -296,9 +296,8 @@ def test_no_warnings_of_overflow_from_candidates_that_fail():
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="the average with other opinions has 0.2603 here, the winner alone 0.2566")
 def test_digits_are_told_apart_with_nothing_chosen():
-    """With each pixel in its own spread the log-loss is 0.363; with one length scale, given by hand, 0.2537."""
+    """The log-loss of one length scale, given by hand, is 0.2537; of averages before they are sharpened 0.2603."""
     from sklearn.datasets import load_digits
     from sklearn.metrics import log_loss
 
@@ -308,7 +307,7 @@ def test_digits_are_told_apart_with_nothing_chosen():
     model = GGPClassifier().fit(X[train], labels[train])
     assert "one unit" in model.search_.winner
     loss = log_loss(labels[test], model.predict_proba(X[test]))
-    assert loss < 0.2537 + 2 * 0.0020  # standard error of the difference between the two models over these rows
+    assert loss < 0.19
 
 
 def test_candidates_for_grades_are_compared_by_a_bound_because_laplace_is_deceived_by_noise():

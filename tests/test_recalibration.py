@@ -389,7 +389,7 @@ def test_a_file_with_another_law_is_refused(tailed, tmp_path):
         [1.0],
     ):
         with pytest.raises(ggpm.LoadError):
-            law_of({"recalibration": packed})
+            law_of({"recalibration": packed}, families.Gamma())
 
 
 def test_given_kernels_are_left_alone_unless_asked():

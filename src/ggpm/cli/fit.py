@@ -97,7 +97,7 @@ def _kernel(context: click.Context, option: click.Parameter, text: str | None) -
 @click.option(
     "--recalibration",
     type=click.Choice(["auto", "none", "loo"]),
-    help="Whether predictions are corrected by transforms of rows left out; the default of the library if not given.",
+    help="Whether predictions are corrected by rows that are left out; the default of the library if not given.",
 )
 @click.option(
     "--restarts", default=0, show_default=True, type=click.IntRange(min=0), help="Further starts of the search."
@@ -355,8 +355,6 @@ def _estimator(family: str, options: dict[str, Any]) -> Any:
     for name, owners in belongs.items():
         if options[name] and family not in owners:
             raise click.UsageError(f"--{name} belongs to --family {owners[0]}, not to {family}.")
-    if options["recalibration"] is not None and (family == "ordinal" or family in CLASSIFIERS):
-        raise click.UsageError("--recalibration is of numbers, counts and angles, not of classes and grades.")
     if family == "ordinal":
         order = None if options["order"] is None else split_columns(options["order"])
         return GGPOrdinalClassifier(order=order, **settings)

@@ -29,6 +29,7 @@ from ggpm.estimators import averaging
 from ggpm.estimators.intake import inputs_of, offset_name, prepared, rows_to_fit, source_of, target_of
 from ggpm.estimators.newcomers import with_newcomers
 from ggpm.estimators.notes import notes_on_bounds
+from ggpm.estimators.recalibrating import RECALIBRATION, can_be, recalibrated
 from ggpm.estimators.updating import Updating
 from ggpm.families.base import Family
 from ggpm.families.weighted import Weighted
@@ -79,6 +80,7 @@ class GGP(Updating, BaseEstimator):
         priors: Any = "auto",
         neighbours: Any = None,
         averaging: str = "auto",
+        recalibration: str = "auto",
         budget: float | None = None,
         n_jobs: int | None = None,
     ):
@@ -93,6 +95,7 @@ class GGP(Updating, BaseEstimator):
         self.priors = priors
         self.neighbours = neighbours
         self.averaging = averaging
+        self.recalibration = recalibration
         self.budget = budget
         self.n_jobs = n_jobs
 
@@ -177,6 +180,9 @@ class GGP(Updating, BaseEstimator):
         if self.averaging not in averaging.AVERAGING:
             known = ", ".join(map(repr, averaging.AVERAGING))
             raise ValueError(f"averaging must be one of {known}; got {self.averaging!r}.")
+        if self.recalibration not in RECALIBRATION:
+            known = ", ".join(map(repr, RECALIBRATION))
+            raise ValueError(f"recalibration must be one of {known}; got {self.recalibration!r}.")
         if self.objective not in ("evidence", "loo"):
             raise ValueError(f"objective must be 'evidence' or 'loo'; got {self.objective!r}.")
         if not (self.optimizer is None or callable(self.optimizer) or self.optimizer == "fmin_l_bfgs_b"):
@@ -297,8 +303,9 @@ class GGP(Updating, BaseEstimator):
         return fit if chosen is None or len(chosen.weights) < 2 else averaging.stacked(fit, chosen)
 
     def _recalibrated(self, fit: Fit, chosen: Contest | None) -> Fit:
-        """The fit with laws of its transforms, where outputs are numbers or angles."""
-        return fit
+        """The fit with what rows that are left out correct in its predictions, as asked for."""
+        asked = self.recalibration == "loo" or (self.recalibration == "auto" and chosen is not None)
+        return recalibrated(fit) if asked and can_be(fit) else fit
 
     def _newcomers(self, fit: Fit, chosen: Contest) -> Iterator[Newcomers]:
         """Fits that do not look at a column, for rows whose label there is new; none where there is no posterior."""

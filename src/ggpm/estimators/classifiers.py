@@ -186,6 +186,7 @@ class GGPOrdinalClassifier(_ClassifierBase):
         priors: Any = "auto",
         neighbours: Any = None,
         averaging: str = "auto",
+        recalibration: str = "auto",
         budget: float | None = None,
         n_jobs: int | None = None,
     ):
@@ -202,6 +203,7 @@ class GGPOrdinalClassifier(_ClassifierBase):
             priors=priors,
             neighbours=neighbours,
             averaging=averaging,
+            recalibration=recalibration,
             budget=budget,
             n_jobs=n_jobs,
         )

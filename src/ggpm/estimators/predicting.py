@@ -21,6 +21,7 @@ from ggpm.prediction.averages import mixed_moments, of_one_latent, picked
 from ggpm.prediction.mixture import averaged
 from ggpm.prediction.predictive import Predictive
 from ggpm.prediction.recalibrated import Recalibrated
+from ggpm.prediction.sharpened import corrected
 
 if TYPE_CHECKING:
     from ggpm.learning.fit import Fit
@@ -120,7 +121,7 @@ class Predicting(FramedOutput):
         parts = [Predictive(fit.family, mean, cov, trials, labels) for _, fit, mean, cov in found]
         whole = averaged(parts, np.stack([weight for weight, *_ in found]))
         laws = self.fit_.laws_where(self.fit_.new_labels(encoded), len(encoded))
-        return whole if laws is None else Recalibrated(whole, *laws)
+        return whole if laws is None else corrected(whole, *laws)
 
     def terms(self, X: Any) -> dict[str, tuple[Array, Array]]:
         """Mean and standard deviation, (m, D) each, of every summand of the kernel, by a name of its own.
@@ -202,8 +203,8 @@ class Predicting(FramedOutput):
             from ggpm.prediction.terms import joint_draws
 
             check_whole(n_samples, "n_samples", 0)
-            asked, recalibrated = n_samples, isinstance(predictive, Recalibrated)
-            n_samples = max(asked, RANKED) if recalibrated else asked
+            asked = n_samples
+            n_samples = max(asked, RANKED) if isinstance(predictive, Recalibrated) else asked
             rng = np.random.default_rng(random_state)
             encoded, _ = inputs_of(self, X, self.fit_.columns)
             offset = self._offset(encoded, offset)
@@ -219,7 +220,7 @@ class Predicting(FramedOutput):
             for k, (its, drawn) in enumerate(parts):
                 draw, row = np.nonzero(which[its] == k)
                 draws[its[draw], row] = drawn[draw, row]
-            if recalibrated:
+            if predictive.recalibrated:
                 draws = predictive.in_the_order_of(draws, rng)[:asked]
         return self._labelled(np.moveaxis(draws, 1 if is_dask(X) else 0, -1))
 

@@ -17,13 +17,10 @@ from ggpm.data.checks import as_weight
 from ggpm.data.gaps import in_their_rows, rows_with_y
 from ggpm.data.kinds import is_dask
 from ggpm.estimators.base import GGP
-from ggpm.estimators.recalibrating import RECALIBRATION, can_be, recalibrated
 from ggpm.families.base import Family, bound, check_spread
 from ggpm.families.censored import Censored
 from ggpm.families.partial import Partial, partly_missing, with_rests
 from ggpm.families.support import Real
-from ggpm.learning.contest import Contest
-from ggpm.learning.fit import Fit
 from ggpm.prediction.averages import log_average
 from ggpm.prediction.bounds import bounds_of
 from ggpm.prediction.predictive import Predictive
@@ -77,9 +74,10 @@ class GGPRegressor(RegressorMixin, GGP):
         "auto" stacks with ``kernel=None`` for up to 2000 rows (not with inducing points or neighbours), integrates for
         up to 500 rows of a continuous number as well, and with a kernel that is given does nothing.
     recalibration : "auto", "none" or "loo"
-        Whether predictions are corrected by the law that probability integral transforms of rows that are left out
-        have, where it is not uniform: of numbers, counts and angles, from 40 rows on, not with inducing points or
-        neighbours. "auto" does so with ``kernel=None``, "loo" with any kernel.
+        Whether predictions are corrected by rows that are left out, from 40 rows on: numbers, counts and angles by the
+        law that their probability integral transforms have, where it is not uniform; classes and grades by the power
+        that their probabilities need. Not with inducing points or neighbours. "auto" does so with ``kernel=None``,
+        "loo" with any kernel.
     budget : float or None
         Seconds after which no further kernel is tried.
     n_jobs : int or None
@@ -127,7 +125,6 @@ class GGPRegressor(RegressorMixin, GGP):
         n_jobs: int | None = None,
     ):
         self.family = family
-        self.recalibration = recalibration
         super().__init__(
             kernel,
             inference=inference,
@@ -140,6 +137,7 @@ class GGPRegressor(RegressorMixin, GGP):
             priors=priors,
             neighbours=neighbours,
             averaging=averaging,
+            recalibration=recalibration,
             budget=budget,
             n_jobs=n_jobs,
         )
@@ -176,16 +174,6 @@ class GGPRegressor(RegressorMixin, GGP):
         if trials is not None:
             y = with_rests(families.get(self.family), y, trials)
         return super().fit(X, y, sample_weight, offset=offset)
-
-    def _fit(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Fit:
-        if self.recalibration not in RECALIBRATION:
-            known = ", ".join(map(repr, RECALIBRATION))
-            raise ValueError(f"recalibration must be one of {known}; got {self.recalibration!r}.")
-        return super()._fit(X, y, sample_weight, offset)
-
-    def _recalibrated(self, fit: Fit, chosen: Contest | None) -> Fit:
-        asked = self.recalibration == "loo" or (self.recalibration == "auto" and chosen is not None)
-        return recalibrated(fit) if asked and can_be(fit) else fit
 
     def log_predictive_density(self, X: Any, y: Any, *, offset: Any = None, trials: Any = None) -> Array:
         """Log predictive density of each row of y, (m,); of rows of which parts are missing, that of the others.

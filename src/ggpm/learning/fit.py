@@ -27,6 +27,7 @@ from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence, Start, WarmObjective, search, subset_start
 from ggpm.learning.recalibration import Recalibration
 from ggpm.learning.search import STOPPED, Optimum, maximise
+from ggpm.learning.sharpening import Law, Sharpening
 from ggpm.learning.trials import SearchTable
 
 __all__ = ["Fit", "Newcomers"]
@@ -68,8 +69,8 @@ class Fit:
     with another family too, classes, which comes last."""
     newcomers: tuple[Newcomers, ...] = ()
     """What speaks beside them where a label is new, by columns: the first one that it is new in decides."""
-    recalibration: Recalibration | None = None
-    """Law of the probability integral transforms of rows that were left out; None: not asked for, or uniform."""
+    recalibration: Law | None = None
+    """What rows that were left out correct in predictions, by their transforms; None: not asked for, or nothing."""
     curvature: str = ""
     """Precision of the sites, "observed", "averaged" under q, "Fisher" or "Fisher in k of n rows"; empty: not known."""
     found: Approximation | None = field(default=None, repr=False, compare=False)
@@ -134,8 +135,8 @@ class Fit:
 
     def laws_where(
         self, new: Sequence[NDArray[np.bool_]], m: int
-    ) -> tuple[list[Recalibration], NDArray[np.intp]] | None:  # fmt: skip
-        """Laws of transforms, and the number of that of each of m rows; None where no row has one.
+    ) -> tuple[list[Law], NDArray[np.intp]] | None:  # fmt: skip
+        """Laws that correct predictions, and the number of that of each of m rows; None where no row has one.
 
         Rows have that of the column of `newcomers` whose mask says first that their label is new, others the fit's own.
         """
@@ -145,7 +146,8 @@ class Fit:
             which[mask & (which == 0)] = k
         if all(laws[k] is None for k in np.unique(which)):
             return None
-        return [Recalibration(()) if law is None else law for law in laws], which
+        none: Law = Sharpening() if self.family.finite else Recalibration(())
+        return [none if law is None else law for law in laws], which
 
     def without_rows(self) -> Fit:
         """The same for predictions alone: small where the posterior is."""
@@ -173,8 +175,8 @@ class Newcomers:
     weight: float
     """Of this fit beside the one that knows the labels, for such rows; others have nothing to do with it."""
     fit: Fit
-    recalibration: Recalibration | None = None
-    """Law of transforms of such rows, from labels that were left out whole."""
+    recalibration: Law | None = None
+    """The same of such rows, from labels that were left out whole."""
 
     def are(self, X: Array) -> NDArray[np.bool_]:
         """Mask of the encoded rows whose label is new."""

@@ -226,7 +226,7 @@ def _newcomers(about: dict[str, Any], members: list[Fit]) -> Newcomers:
     kinds = fit.columns.kinds
     require(type(column) is int and 0 <= column < len(kinds), "newcomers have a column that is not there")
     require(kinds[column] == "category" and 0 < weight < 1, "newcomers must be of a category, with a weight below one")
-    return Newcomers(column, weight, fit, law_of(about))
+    return Newcomers(column, weight, fit, law_of(about, fit.family))
 
 
 def _document(content: bytes, length: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from ggpm.fields.neighbours.posterior import NeighboursPosterior
 from ggpm.learning.fit import Fit
 from ggpm.learning.objective import Evidence
 from ggpm.learning.recalibration import COSINES, LARGEST_COEFFICIENT, POLYNOMIALS, Recalibration
+from ggpm.learning.sharpening import LARGEST_LOG_POWER, Law, Sharpening
 from ggpm.learning.trials import SearchTable, Trial
 from ggpm.persistence.checks import names, number, text
 from ggpm.persistence.packing import pack, require, unpack
@@ -107,23 +108,29 @@ def restored(
         Target(names(document, "target_names", None), frame if frame in ("pandas", "polars") else None, classes),
         offset=text(document, "offset") if document.get("offset") is not None else None,
         weight=number(document, "weight") if "weight" in document else 1.0,
-        recalibration=law_of(document),
+        recalibration=law_of(document, family),
         curvature=text(document, "curvature_of_sites") if "curvature_of_sites" in document else "",
     )
 
 
-def packed_law(law: Recalibration) -> dict[str, Any]:
-    """Law of transforms as a document."""
+def packed_law(law: Law) -> dict[str, Any]:
+    """What corrects predictions as a document."""
+    if isinstance(law, Sharpening):
+        return {"power": law.power}
     return {"coefficients": list(law.coefficients), "circular": law.circular, "fewest": law.fewest}
 
 
-def law_of(document: Mapping[str, Any]) -> Recalibration | None:
-    """The law of transforms that a document tells of; None for those that say nothing of it."""
+def law_of(document: Mapping[str, Any], family: Family) -> Law | None:
+    """What corrects predictions of the family as a document tells; None for those that say nothing of it."""
     packed: Any = document.get("recalibration")
     if packed is None:
         return None
-    entries = {"coefficients", "circular", "fewest"}
+    entries = {"power"} if family.finite else {"coefficients", "circular", "fewest"}
     require(isinstance(packed, dict) and set(packed) == entries, "recalibration must be a law")
+    if family.finite:
+        power = number(packed, "power")
+        require(abs(np.log(power)) <= LARGEST_LOG_POWER if power > 0 else False, "recalibration has another power")
+        return Sharpening(power)
     c, circular, fewest = packed["coefficients"], packed["circular"], packed["fewest"]
     most = COSINES if circular is True else POLYNOMIALS
     right = type(circular) is bool and isinstance(c, list) and len(c) <= most

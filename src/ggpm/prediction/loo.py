@@ -32,11 +32,11 @@ from ggpm.fields.inducing.field import InducingField, InducingProcess
 from ggpm.learning.cavities import improper, left_of, told_cavities
 from ggpm.learning.engine import find
 from ggpm.learning.objective import Evidence
-from ggpm.learning.recalibration import Recalibration
+from ggpm.learning.sharpening import Law
 from ggpm.prediction.averages import log_average
 from ggpm.prediction.mixture import averaged
 from ggpm.prediction.predictive import Predictive
-from ggpm.prediction.recalibrated import Recalibrated
+from ggpm.prediction.sharpened import corrected
 from ggpm.sites import Problem, Rule
 from ggpm.sites.densities import log_expected_prob
 
@@ -260,11 +260,11 @@ def mixed_loo(weights: Array, found: Sequence[LeaveOneOut]) -> LeaveOneOut:
 
 def recalibrated_loo(
     found: LeaveOneOut, weights: Array, fits: Sequence[Any], parts: Sequence[LeaveOneOut],
-    laws: tuple[Sequence[Recalibration], NDArray[np.intp]],
+    laws: tuple[Sequence[Law], NDArray[np.intp]],
 ) -> LeaveOneOut:  # fmt: skip
-    """Densities with what recalibration makes of them: the laws are those of transforms of the same rows, nearly."""
+    """Densities with what recalibration makes of them: the laws are those of the same rows, nearly."""
     predictive = [Predictive(fit.family, *part.latent) for fit, part in zip(fits, parts) if part.latent is not None]
-    more = Recalibrated(averaged(predictive, weights), *laws).log_ratio(found.observed)
+    more = corrected(averaged(predictive, weights), *laws).log_ratio(found.observed)
     within = None if found.within is None else found.within + more
     return replace(found, pointwise=found.pointwise + more, within=within)
 

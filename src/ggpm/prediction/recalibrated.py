@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from ggpm.families.base import Family
 from ggpm.families.censored import Censored
 from ggpm.learning.recalibration import Recalibration
 from ggpm.prediction.angles import CircularTable, circular_tables
+from ggpm.prediction.corrected import Corrected
 from ggpm.prediction.line import Line
 from ggpm.prediction.nodes import Rows, gather
 from ggpm.prediction.predictive import Predictive
@@ -127,7 +128,7 @@ def recalibrable(family: Family, encoded: Array) -> bool:
     return family.countable or encoded.size == len(encoded)
 
 
-class Recalibrated(Predictive):
+class Recalibrated(Corrected[Recalibration]):
     """Predictive distributions F, under which F(y) is not uniform but has a law that rows left out have shown.
 
     Densities are f(y) g(F(y)), distribution functions G(F(y)). What is asked of the latent (`mean_interval`,
@@ -148,29 +149,6 @@ class Recalibrated(Predictive):
     >>> base.interval(0.9).round(2), narrow.interval(0.9).round(2)
     (array([[0.16, 2.7 ]]), array([[0.25, 2.12]]))
     """
-
-    recalibrated = True
-
-    def __init__(self, base: Predictive, laws: Sequence[Recalibration], which: NDArray[np.intp]):
-        self.base, self.laws, self.which = base, tuple(laws), which
-        super().__init__(base.family, base.latent_mean, base.latent_cov, base.trials, base.classes)
-
-    @property
-    def components(self) -> tuple[tuple[Array, Predictive], ...]:
-        return self.base.components
-
-    def mixed(self, answer: Callable[[Predictive], Array]) -> Array:
-        return self.base.mixed(answer)
-
-    def alike(self) -> list[tuple[Rows, Predictive]]:
-        return self.base.alike()
-
-    def rows(self, rows: Any) -> Recalibrated:
-        """The distributions of some rows: a slice, a mask or indices."""
-        return Recalibrated(self.base.rows(rows), self.laws, self.which[rows])
-
-    def __repr__(self) -> str:
-        return f"Recalibrated({self.base!r})"
 
     def _by_law(self, trials: Array | None = None) -> Iterator[tuple[Rows, Recalibration]]:
         """Rows that have the same law, and that law: none for counts out of too few trials, or of unknown ones."""
