@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -55,7 +56,7 @@ class VonMisesFisher(Directions):
 
     def encode(self, y: Any) -> Array:
         out = self.support.validate(y)
-        return out / np.linalg.norm(out, axis=-1, keepdims=True)
+        return out / length(out)[..., None]
 
     # ---- density -----------------------------------------------------------------------------------------
     def direction(self, y: Array) -> Array:
@@ -72,17 +73,22 @@ class VonMisesFisher(Directions):
         """
         d = eta.shape[-1]
         kappa = length(eta)
-        y, s = np.tanh(0.5 * z).swapaxes(1, 2)[:, :, None], (1.0 / np.cosh(0.5 * z)).swapaxes(1, 2)[:, :, None]
-        own = eta.swapaxes(1, 2)  # (n, d, S)
-        across = np.sqrt(sum_of_others(eta**2)).swapaxes(1, 2)[..., None] * s
+        y, s = np.tanh(0.5 * z).swapaxes(1, 2), (1.0 / np.cosh(0.5 * z)).swapaxes(1, 2)  # (n, d, G)
+        own, across = eta.swapaxes(1, 2), np.sqrt(sum_of_others(eta**2)).swapaxes(1, 2)  # (n, d, S)
+        whole = np.broadcast_to((kappa + BesselRatio(d / 2 - 1, kappa).log)[:, None], own.shape)
+        # a y + b s - kappa is never positive: nothing of the size of kappa is left where the density is, and seven
+        # digits of the rest are enough
+        log_p = (np.stack([own, across, -whole], axis=3) @ np.stack([y, s, np.ones_like(y)], axis=2)).astype(np.float32)
+        across = across.astype(np.float32)[..., None] * s.astype(np.float32)[:, :, None]
         if d == 2:
-            bessel = np.log1p(np.exp(-2.0 * across)) - math.log(2.0)
+            across *= -2.0
+            log_p += np.log1p(np.exp(across, out=across), out=across)
+            log_p -= np.float32(math.log(2.0))
         else:
-            bessel = quick_log_bessel((d - 3) / 2, across)
+            log_p += quick_log_bessel((d - 3) / 2, across)
         log_volume = (d - 1) * np.log(s) - math.log(2.0) - betaln(0.5, (d - 1) / 2)  # dy/dz = s²/2
-        # a y + b s - kappa is never positive: nothing of the size of kappa is left where the density is
-        fit = (own[..., None] * y + across) - kappa[:, None, :, None]
-        return bessel + log_volume + fit - BesselRatio(d / 2 - 1, kappa).log[:, None, :, None]
+        log_p += log_volume.astype(np.float32)[:, :, None]
+        return log_p
 
     def part_laws(self, mean: Array, cov: Array) -> list[list[WideCoordinate] | None]:
         out: list[list[WideCoordinate] | None] = [None] * len(mean)
@@ -114,28 +120,52 @@ class VonMisesFisher(Directions):
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
         kappa, omega, _ = self._polar(eta)
-        omega = np.moveaxis(omega, 0, -1)
-        d, shape = eta.shape[-1], kappa.shape
-        flat, m = kappa.ravel(), d - 1.0
-        # Wood 1994, in terms of lack = 1 - w, w the cosine to the mean direction
-        b = m / (2.0 * flat + np.sqrt(4.0 * flat**2 + m * m))
-        x0, x0_lack = (1.0 - b) / (1.0 + b), 2.0 * b / (1.0 + b)
-        lack, todo = np.empty_like(flat), np.arange(flat.size)
-        while todo.size:
-            z = rng.beta(m / 2.0, m / 2.0, size=todo.size)
-            trial = 2.0 * b[todo] * z / (1.0 - (1.0 - b[todo]) * z)
-            # log of the acceptance ratio: kappa (w - x0) + (d - 1) log[(1 - x0 w)/(1 - x0^2)]
-            grown = (x0_lack[todo] + x0[todo] * trial) / (x0_lack[todo] * (1.0 + x0[todo]))
-            log_ratio = flat[todo] * (x0_lack[todo] - trial) + m * np.log(grown)
-            accept = log_ratio >= -rng.standard_exponential(todo.size)
-            lack[todo[accept]] = trial[accept]
-            todo = todo[~accept]
-        lack = lack.reshape(shape)[..., None]
-        tangent = rng.standard_normal(eta.shape)
-        tangent -= np.sum(tangent * omega, axis=-1, keepdims=True) * omega
-        tangent /= np.linalg.norm(tangent, axis=-1, keepdims=True)
-        out = (1.0 - lack) * omega + np.sqrt(lack * (2.0 - lack)) * tangent
-        return out / np.linalg.norm(out, axis=-1, keepdims=True)
+        lack = _lack(kappa.ravel(), eta.shape[-1] - 1.0, rng).reshape(kappa.shape)
+        tangent = list(rng.standard_normal((eta.shape[-1], *kappa.shape)))
+        along = _dot(tangent, omega)
+        for t, o in zip(tangent, omega, strict=True):
+            t -= along * o
+        across = np.sqrt(lack * (2.0 - lack) / _dot(tangent, tangent))
+        for t, o in zip(tangent, omega, strict=True):
+            t *= across
+            t += o
+            t -= lack * o
+        out, size = np.empty(eta.shape), np.sqrt(_dot(tangent, tangent))
+        for j, t in enumerate(tangent):
+            np.divide(t, size, out=out[..., j])
+        return out
 
     def loss(self, y: Array, prediction: Array) -> Array:
         return 0.5 * np.sum((y - self.point(prediction)) ** 2, axis=-1)  # 1 - cos of the angle between them
+
+
+def _dot(a: Sequence[Array], b: Sequence[Array]) -> Array:
+    """Inner products of vectors with these components."""
+    return np.asarray(sum(x * y for x, y in zip(a, b, strict=True)))
+
+
+def _lack(kappa: Array, m: float, rng: np.random.Generator) -> Array:
+    """One minus the cosine to the mean direction, of directions of m + 1 entries with concentrations kappa (N,).
+
+    >>> rng = np.random.default_rng(0)
+    >>> float(_lack(np.full(10000, 5.0), 2.0, rng).mean().round(2))  # 1 - A(5) = 1 - (coth(5) - 1/5)
+    0.2
+    """
+    if m == 2.0:  # on the sphere the cosine has a distribution function that can be inverted
+        k = np.maximum(kappa, 1e-300)
+        return np.asarray(np.log1p(rng.random(k.size) * np.expm1(-2.0 * k)) / -k)
+    # Wood 1994
+    b = m / (2.0 * kappa + np.sqrt(4.0 * kappa**2 + m * m))
+    x0, x0_lack = (1.0 - b) / (1.0 + b), 2.0 * b / (1.0 + b)
+    lack, todo = np.empty_like(kappa), np.arange(kappa.size)
+    while todo.size:
+        # Beta(m/2, m/2): that of 1/2 is the arcsine law
+        z = 0.5 + 0.5 * np.cos(np.pi * rng.random(todo.size)) if m == 1.0 else rng.beta(0.5 * m, 0.5 * m, todo.size)
+        trial = 2.0 * b[todo] * z / (1.0 - (1.0 - b[todo]) * z)
+        # log of the acceptance ratio: kappa (w - x0) + (d - 1) log[(1 - x0 w)/(1 - x0^2)]
+        grown = (x0_lack[todo] + x0[todo] * trial) / (x0_lack[todo] * (1.0 + x0[todo]))
+        log_ratio = kappa[todo] * (x0_lack[todo] - trial) + m * np.log(grown)
+        accept = log_ratio >= -rng.standard_exponential(todo.size)
+        lack[todo[accept]] = trial[accept]
+        todo = todo[~accept]
+    return lack

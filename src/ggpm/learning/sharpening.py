@@ -1,8 +1,8 @@
 """Sharpening: the power that class probabilities of rows which were left out turn out to need.
 
-Where classes are far apart, the softmax of a Gaussian process doubts too much, under the exact posterior as well (digits:
-docs/inference.md), and averages of several kernels doubt once more. The right class is then more probable than said, in
-all rows alike. With
+Where classes are far apart, the softmax of a Gaussian process doubts too much, under the exact posterior as well
+(digits: docs/inference.md), and averages of several kernels doubt once more. The right class is then more probable than
+said, in all rows alike. With
 
     q_c = p_c^b / sum_k p_k^b,
 

@@ -378,7 +378,8 @@ def _density(nodes: PartNodes, z: Array) -> Array:
             for which in batches(eta.shape[1], at.size, TABLE_DOUBLES):
                 p_z = family.part_log_prob(eta[some, which], at)  # (k, d, S, G)
                 np.exp(p_z, out=p_z)
-                of_rows += np.matmul(share[some, None, None, which], p_z)[:, :, 0].swapaxes(1, 2)
+                weights = share[some, None, None, which].astype(p_z.dtype)
+                of_rows += np.matmul(weights, p_z)[:, :, 0].swapaxes(1, 2)
             out[rows[some]] += of_rows
     return out
 

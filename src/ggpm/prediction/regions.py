@@ -300,7 +300,7 @@ def log_density(predictive: Predictive, encoded: Array) -> Array:
     y = np.ascontiguousarray(np.moveaxis(encoded, 0, 1))
     U = COARSER * family.U(predictive.latent_mean, y[:, 0], expected=True).dense()
     for rows, eta, weights in latent_nodes(predictive.latent_mean, predictive.cholesky(), U, 4, MOST):
-        step = max(1, 2**17 // (eta.shape[1] * len(encoded)))
+        step = max(1, 2**20 // (eta.shape[1] * len(encoded)))
         share = np.broadcast_to(weights, eta.shape[:2])
         for start in range(0, len(rows), step):
             some = slice(start, start + step)

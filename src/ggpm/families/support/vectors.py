@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ggpm.data.text import Hint, Message, Row
 from ggpm.families import integration
 from ggpm.families.integration import LogDensity, Rule
+from ggpm.families.special import length
 from ggpm.families.support.base import Support
 from ggpm.families.support.checks import check_matrix, first_fault
 from ggpm.families.support.counts import shares
@@ -86,15 +87,15 @@ class Sphere(Support):
     def validate(self, y: Any) -> Array:
         what = "directions (rows of unit length)"
         out = check_matrix(y, what, self.columns)
-        length = np.linalg.norm(out, axis=1)
-        off = np.abs(length - 1) > self.atol
+        size = length(out)
+        off = np.abs(size - 1) > self.atol
         if off.any():
             row = int(np.argwhere(off)[0][0])
             raise ValueError(
                 Message(
                     f"y must be {what}; row ",
                     Row(row),
-                    f" has length {length[row]:.6g} ({int(off.sum())} row(s) are off). Divide every row by its length",
+                    f" has length {size[row]:.6g} ({int(off.sum())} row(s) are off). Divide every row by its length",
                     Hint(": y / np.linalg.norm(y, axis=1, keepdims=True)"),
                     ".",
                 )
@@ -110,5 +111,5 @@ class Sphere(Support):
 
     def point(self, moment: Array) -> Array:
         """Return the direction of an averaged unit vector; the first axis where the average is zero."""
-        length = np.linalg.norm(moment, axis=-1, keepdims=True)
-        return np.where(length > 0, moment / np.where(length > 0, length, 1.0), np.eye(moment.shape[-1])[0])
+        size = np.linalg.norm(moment, axis=-1, keepdims=True)
+        return np.where(size > 0, moment / np.where(size > 0, size, 1.0), np.eye(moment.shape[-1])[0])
