@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -119,7 +119,7 @@ class VonMisesFisher(Directions):
         return out
 
     def sample(self, eta: Array, rng: np.random.Generator, trials: Array | None = None) -> Array:
-        kappa, omega, _ = self._polar(eta)
+        kappa, omega = self._polar(eta)[:2]
         lack = _lack(kappa.ravel(), eta.shape[-1] - 1.0, rng).reshape(kappa.shape)
         tangent = list(rng.standard_normal((eta.shape[-1], *kappa.shape)))
         along = _dot(tangent, omega)
@@ -139,7 +139,7 @@ class VonMisesFisher(Directions):
         return 0.5 * np.sum((y - self.point(prediction)) ** 2, axis=-1)  # 1 - cos of the angle between them
 
 
-def _dot(a: Sequence[Array], b: Sequence[Array]) -> Array:
+def _dot(a: Iterable[Array], b: Iterable[Array]) -> Array:
     """Inner products of vectors with these components."""
     return np.asarray(sum(x * y for x, y in zip(a, b, strict=True)))
 

@@ -8,6 +8,7 @@ asymptotic series for large k goes in powers of 1/k, and thus of s. The factors 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -92,7 +93,7 @@ class BesselRatio:
         return -self._kw * self._w * self._w**2 * self._factor("A_second")
 
 
-def quick_log_bessel(nu: float, k: Array) -> Array:
+def quick_log_bessel(nu: float, k: NDArray[Any]) -> NDArray[Any]:
     """`BesselRatio.log` to 2e-7 for a seventh of its time: for tables of densities at many points.
 
     One polynomial for all k, whose multiplications of long arrays cost less than looking up the cells of a table; of
