@@ -376,9 +376,10 @@ def _density(nodes: PartNodes, z: Array) -> Array:
         for some in batches(len(rows), eta.shape[1] * z[0].size, TABLE_DOUBLES):
             at, of_rows = z[rows[some]], np.zeros_like(z[rows[some]])
             for which in batches(eta.shape[1], at.size, TABLE_DOUBLES):
-                p_z = family.part_log_prob(eta[some, which], at)  # (k, d, S, G)
+                # (k, d, S, G); sums of many need no more than seven digits of each
+                p_z = family.part_log_prob(eta[some, which], at).astype(np.float32, copy=False)
                 np.exp(p_z, out=p_z)
-                weights = share[some, None, None, which].astype(p_z.dtype)
+                weights = share[some, None, None, which].astype(np.float32)
                 of_rows += np.matmul(weights, p_z)[:, :, 0].swapaxes(1, 2)
             out[rows[some]] += of_rows
     return out
