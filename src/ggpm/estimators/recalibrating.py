@@ -1,7 +1,10 @@
 """Recalibration of a fit: laws of probability integral transforms, and powers of classes, from rows that are left out.
 
-Rows are left out one at a time (copies of a row together), in blocks of consecutive ones where there is a column of
-times, and by whole labels for rows whose labels are new. Hyperparameters and the sites of the other rows stay as they
+Rows are left out one at a time, in blocks of consecutive ones where there is a column of times, and by whole labels for
+rows whose labels are new. Copies of a row of numbers are left out together: they say the same. Copies of a row of
+classes or counts are rows like any others, and are left out one by one: without all rows that have one outcome at a
+place every forecast of that place would be wrong (food of alligators then asked for a power of 0.25, and lost 0.29 nats
+a row). A row of weight w is w copies. Hyperparameters and the sites of the other rows stay as they
 are. On the sets in sight of docs/forecasts.md shares gained 0.033 nats a row by it, counts 0.020, angles 0.011 (one set
 0.89), positive numbers 0.008; the largest loss was 0.019.
 """
@@ -14,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ggpm.families.base import Family
 from ggpm.families.weighted import unweighted, weights_of
 from ggpm.fields.dense import DenseField
 from ggpm.learning.blocks import blocks, copies
@@ -48,8 +52,10 @@ def recalibrated(fit: Fit) -> Fit:
     assert isinstance(field, DenseField)
     few = n * fit.family.latent_dim <= MOST_LATENTS
     together = None
-    if few:
-        together = blocks(fit.evidence, fit.columns) if "time" in fit.columns.kinds else copies(field)
+    if few and "time" in fit.columns.kinds:
+        together = blocks(fit.evidence, fit.columns)
+    elif few and not _discrete(fit.family):
+        together = copies(field)
     weight = weights_of(fit.evidence.family, field.y)
     known = _law(fit.averaged_where([np.zeros(n, dtype=bool)] * len(fit.newcomers), n), together, weight)
     newcomers = []
@@ -62,6 +68,11 @@ def recalibrated(fit: Fit) -> Fit:
     return replace(fit, recalibration=known, newcomers=tuple(newcomers))
 
 
+def _discrete(family: Family) -> bool:
+    """Whether y are classes, grades or counts, so that rows with the same inputs often have the same y."""
+    return family.finite or family.countable or family.support.integer
+
+
 def _law(members: Sequence[tuple[Array, Fit]], together: NDArray[np.intp] | None, weight: Array) -> Law | None:
     """The law of an average of fits, with rows left out together; None where nothing proper is left without some."""
     parts, weights, told = [], [], np.ones(len(weight), dtype=bool)
@@ -72,7 +83,7 @@ def _law(members: Sequence[tuple[Array, Fit]], together: NDArray[np.intp] | None
         p = a.process.problem
         try:
             if together is None:
-                mean, cov, proper = told_cavities(a)
+                mean, cov, proper = told_cavities(a, 1.0 / np.maximum(weight, 1.0) if _discrete(fit.family) else None)
                 told &= proper
             else:
                 mean, cov = block_cavities(a, together)

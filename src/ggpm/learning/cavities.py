@@ -46,20 +46,22 @@ def cavities(approximation: Approximation) -> tuple[Array, Array]:
     return approximation.q.mean - np.einsum("njk,nk->nj", V_c, approximation.q.z), V_c
 
 
-def told_cavities(approximation: Approximation) -> tuple[Array, Array, NDArray[np.bool_]]:
+def told_cavities(approximation: Approximation, share: Array | None = None) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Those of the rows, and a mask of the rows whose can be trusted; the posterior's own marginals elsewhere.
 
     Sites of other rows that are not negative never leave a cavity wider than the prior. One that is wider, or no
-    Gaussian at all, comes from negative curvature that would not stay as it is without the row.
+    Gaussian at all, comes from negative curvature that would not stay as it is without the row. ``share`` (n,) is how
+    much of its own site each row is left without: all of it unless told, one of w copies with 1/w.
     """
     q, process = approximation.q, approximation.process
-    V_c, _, _, proper = _divided(approximation)
+    V_c, _, _, proper = _divided(approximation, share)
+    z = q.z if share is None else share[:, None] * q.z
     variance = np.einsum("njj->nj", V_c)
     if isinstance(process, DenseProcess):
         prior = np.stack([np.diag(process.K.of(j)) for j in range(variance.shape[1])], axis=1)
         proper &= ~np.any(variance > (1.0 + ROUNDING) * prior, axis=1)
     V_c = np.where(proper[:, None, None], V_c, q.marginals.dense())
-    return q.mean - np.where(proper[:, None], np.einsum("njk,nk->nj", V_c, q.z), 0.0), V_c, proper
+    return q.mean - np.where(proper[:, None], np.einsum("njk,nk->nj", V_c, z), 0.0), V_c, proper
 
 
 def log_densities(approximation: Approximation, which: str = REPORTED) -> Array:
@@ -109,9 +111,11 @@ def _cavity_cov(approximation: Approximation) -> tuple[Array, Array, Array]:
     return V_c, A, log_det
 
 
-def _divided(approximation: Approximation) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    """The same, and a mask of the rows where that is a Gaussian."""
+def _divided(approximation: Approximation, share: Array | None = None) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+    """The same, and a mask of the rows where that is a Gaussian; without a share of each site if told."""
     V, left = approximation.q.marginals.dense(), left_of(approximation.q)
+    if share is not None:
+        left = left * share[:, None, None] + (1.0 - share)[:, None, None] * np.eye(left.shape[-1])
     sign, log_det = np.linalg.slogdet(left)
     A = np.asarray(np.linalg.inv(np.where((sign > 0)[:, None, None], left, np.eye(left.shape[-1]))), dtype=np.float64)
     V_c = A @ V
