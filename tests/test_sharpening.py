@@ -210,6 +210,36 @@ def test_given_kernels_and_few_rows_are_left_alone_unless_asked(wine):
         GGPOrdinalClassifier(recalibration=2).fit(X[:30], y[:30])
 
 
+def test_few_places_with_many_rows_each_are_left_as_they_are():
+    """Rows with the same inputs and class are not left out together: the others there would all be of other classes."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(np.arange(8.0), 25)[:, None]
+    y = np.array([rng.choice(3, p=p) for p in 1.0 / 3.0 + np.outer(np.sin(X[:, 0]), [0.2, 0.0, -0.2])])
+    model = GGPClassifier(RBF(3.0), recalibration="loo").fit(X, y)
+    assert model.fit_.recalibration.power > 0.8  # 0.35 if they were
+    # a table of distinct rows with how often each was seen is the same model
+    cells, count = np.unique(np.column_stack([X, y]), axis=0, return_counts=True)
+    short = GGPClassifier(RBF(3.0), recalibration="loo").fit(cells[:, :1], cells[:, 1].astype(int), sample_weight=count)
+    np.testing.assert_allclose(short.predict_proba(X[::25]), model.predict_proba(X[::25]), atol=1e-4)
+
+
+@pytest.mark.parametrize("power", [0.5, 2.0])
+def test_rows_of_a_weight_are_left_without_one_of_their_copies(power):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 1))
+    y = (X[:, 0] + 0.3 * rng.normal(size=60) > 0).astype(int)
+    if power < 1.0:  # the wrong ones are wrong more often than is said
+        y[rng.choice(60, 15, replace=False)] ^= 1
+    kernel = 100.0 * RBF(0.3) if power < 1.0 else 0.3 * RBF(3.0)
+    count = rng.integers(1, 4, 60)
+    weighed = GGPClassifier(kernel, optimizer=None, recalibration="loo").fit(X, y, sample_weight=count)
+    long = GGPClassifier(kernel, optimizer=None, recalibration="loo").fit(
+        np.repeat(X, count, axis=0), np.repeat(y, count)
+    )
+    assert (weighed.fit_.recalibration.power > 1.0) == (power > 1.0)
+    assert weighed.fit_.recalibration.power == pytest.approx(long.fit_.recalibration.power, rel=1e-4)
+
+
 def test_new_labels_have_a_power_of_their_own(tmp_path):
     rng = np.random.default_rng(3)
     place = np.repeat(np.arange(30), 5)

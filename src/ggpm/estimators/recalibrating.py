@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ggpm.families.base import Family
 from ggpm.families.weighted import unweighted, weights_of
 from ggpm.fields.dense import DenseField
-from ggpm.learning.blocks import blocks, copies
+from ggpm.learning.blocks import blocks, copies, total
 from ggpm.learning.cavities import block_cavities, told_cavities
 from ggpm.learning.fit import Fit
 from ggpm.learning.recalibration import recalibration
@@ -41,7 +41,9 @@ MOST_LATENTS = 5000  # rows times latents up to which blocks are left out: their
 def can_be(fit: Fit) -> bool:
     """Whether there are laws to be learned: enough rows, all at hand, of classes, numbers, counts, or angles."""
     field = fit.evidence.field
-    if not isinstance(field, DenseField) or field.n_rows < FEWEST_ROWS:
+    if not isinstance(field, DenseField):
+        return False
+    if (total(fit.evidence) if _discrete(fit.family) else field.n_rows) < FEWEST_ROWS:
         return False
     return fit.family.finite or recalibrable(fit.family, unweighted(fit.evidence.family, field.y)[1])
 
