@@ -70,6 +70,11 @@ def verdict(result: dict[str, Any]) -> dict[str, bool | None]:
         "not worse than every other Gaussian process": any(o["log_density"] <= ours["log_density"] for o in others)
         if others
         else None,
+        "not behind all of them by more than one standard error": any(
+            o["ours_ahead"] >= -o["ours_ahead_error"] for o in others
+        )
+        if others
+        else None,
         "not behind version 0.1 by more than one standard error": None
         if before is None
         else before["ours_ahead"] >= -before["ours_ahead_error"],
