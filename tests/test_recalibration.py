@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import integrate, stats
+from sklearn.gaussian_process.kernels import RBF
 
 import ggpm
 from ggpm import GGPClassifier, GGPRegressor, Predictive, families
@@ -430,3 +431,21 @@ def test_scale_of_y_changes_nothing_else(tailed):
     other = GGPRegressor("gamma").fit(X, 1e6 * y)
     np.testing.assert_allclose(other.predict_dist(X[:9]).interval(0.9), 1e6 * model.predict_dist(X[:9]).interval(0.9),
                                rtol=1e-3)  # fmt: skip
+
+
+def test_numbers_at_a_few_places_are_left_out_one_by_one_and_copies_together():
+    """Rounded shares are often the same at the same inputs; rows that come twice say nothing new."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(np.arange(6.0), 20)[:, None]
+    y = np.round(rng.beta(4.0, 4.0, 120), 1).clip(0.1, 0.9)
+    places = GGPRegressor("beta", RBF(2.0), optimizer=None, recalibration="loo").fit(X, y)
+    assert (
+        places.fit_.recalibration is None
+    )  # ends were 1.1 times as probable if all of one value were left out together
+    X = rng.normal(size=(60, 1))
+    y = rng.beta(4.0 + X[:, 0] ** 2, 4.0)
+    settings = {"kernel": RBF(1.0), "optimizer": None, "recalibration": "loo"}
+    once = GGPRegressor("beta", **settings).fit(X, y, sample_weight=np.full(60, 2.0))
+    twice = GGPRegressor("beta", **settings).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+    p, q = (m.predict_dist(X).log_prob(y) for m in (once, twice))
+    np.testing.assert_allclose(p, q, atol=1e-5)
