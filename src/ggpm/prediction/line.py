@@ -53,6 +53,8 @@ STEEPER = 0.8
 # A step whose value at the family's expansion point lies between these is centred there.
 MIDDLE = (0.05, 0.95)
 BEND = 4.0  # standard deviation from which on nodes about a wide step may miss the bend of a link
+# Levels of a step by which it is placed, how well, beside what they are apart, and most halvings until then.
+LEVELS, PASSED, HALVINGS = (0.2, 0.5, 0.8), 0.02, 40
 KNOWN = 1.0  # standard deviation of a latent, in units of the nodes, up to which it sees no step
 # Degrees of the surface, plus one, in the mean (and as many again for every so many units of its range), in the
 # standard deviation and in the logarithm of the trials.
@@ -101,7 +103,7 @@ def _step(family: Family, mean: Array, sd: Array, y: Array, of: Callable[[Rows],
     """Centre and width of the step in the latent: the point of expansion and the likelihood's width there.
 
     Where the cdf at that point is next to 0 or 1 (a mean is not a median), both are searched for; but latents that are
-    known better than the likelihood is wide see no step, and nodes about their mean serve.
+    known better than the likelihood is wide, or far from it, see no step, and nodes about their mean serve.
     """
     with np.errstate(all="ignore"):
         eta = family.expansion(y)
@@ -125,21 +127,28 @@ def _step(family: Family, mean: Array, sd: Array, y: Array, of: Callable[[Rows],
         width[rows[known]] = own[known]
         rows = rows[~known]
     if rows.size:
-        at = [_crossing(of(rows), mean[rows], sd[rows], y[rows], level) for level in (0.2, 0.5, 0.8)]
+        ends = mean[rows] + FINE.reach * sd[rows] * np.array([[-1.0], [1.0]])
+        with np.errstate(all="ignore"):
+            at_ends = of(rows).cdf(ends[..., None], y[rows])
+        seen = ~((at_ends < LEVELS[0]).all(axis=0) | (at_ends > LEVELS[-1]).all(axis=0))
+        rows, ends, falls = rows[seen], ends[:, seen], (at_ends[0] > at_ends[1])[seen]
+    if rows.size:
+        at = _crossings(of(rows), ends, falls, y[rows])
         centre[rows] = at[1]
         width[rows] = np.maximum(0.5 * np.abs(at[2] - at[0]), 1e-9 * sd[rows])
     return centre, width
 
 
-def _crossing(family: Family, mean: Array, sd: Array, y: Array, level: float) -> Array:
-    """The latent at which the cdf passes a level, by halving; the nearer end of what nodes reach if it does not."""
-    low, high = mean - FINE.reach * sd, mean + FINE.reach * sd
-    with np.errstate(all="ignore"):
-        falls = family.cdf(low[:, None], y) > family.cdf(high[:, None], y)
-        for _ in range(40):
-            middle = 0.5 * (low + high)
-            further = (family.cdf(middle[:, None], y) > level) == falls
-            low, high = np.where(further, middle, low), np.where(further, high, middle)
+def _crossings(family: Family, ends: Array, falls: NDArray[np.bool_], y: Array) -> Array:
+    """Latents between two ends at which the cdf passes `LEVELS`, (3, m), by halving; one end where it does not."""
+    low, high = np.repeat(ends[:, None], len(LEVELS), axis=1)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        with np.errstate(all="ignore"):
+            further = (family.cdf(middle[..., None], y) > np.reshape(LEVELS, (-1, 1))) == falls
+        low, high = np.where(further, middle, low), np.where(further, high, middle)
+        if np.all(high - low <= PASSED * np.abs(low[-1] - low[0])):
+            break
     return 0.5 * (low + high)
 
 
