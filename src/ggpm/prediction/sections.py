@@ -164,11 +164,11 @@ class Dispersed:
         out = [np.empty(len(b)) for _ in range(cdf + density)]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             for rows, a, weights in self._nodes(b, centre, width, y):
-                own = self._family.at(b[rows])
                 if cdf:
-                    out[0][rows] = _averaged(weights, own.cdf(a, y[rows]))
+                    out[0][rows] = _averaged(weights, self._family.at(b[rows]).cdf(a, y[rows]))
                 if density:
-                    out[-1][rows] = _averaged(weights, np.exp(own.log_prob_xi(a[..., 0], y[rows])))
+                    log_p = self._family.along(a[..., 0], *self._family.prepared(b[rows], y[rows]))
+                    out[-1][rows] = _averaged(weights, np.exp(log_p))
         return out
 
     @property
@@ -216,9 +216,11 @@ def few_nodes(p: Predictive, q: float) -> tuple[Array, Array | None]:
         eta = place(p.latent_mean, p.cholesky(), x)
 
         def law(rows: Any, y: Array) -> tuple[Array, Array]:
+            F, f = np.empty(len(y)), np.empty(len(y))
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                nodes = eta[:, rows]
-                F, f = w @ family.cdf(nodes, y), w @ np.exp(family.log_prob(nodes, y))
+                for part in batches(len(y), 4 * len(w)):
+                    nodes = eta[:, rows[part]]
+                    F[part], f[part] = w @ family.cdf(nodes, y[part]), w @ np.exp(family.log_prob(nodes, y[part]))
             return (F - f, F) if integer else (F, f * at.slope(y))
 
         return law
@@ -232,7 +234,7 @@ def few_nodes(p: Predictive, q: float) -> tuple[Array, Array | None]:
         # in the coordinate, where latents of means are added
         away = ndtri(q) * np.hypot(spread / at.slope(middle), np.sqrt(np.maximum(p.latent_cov[:, 0, 0], 0.0)))
     z = roots(few, q, at.clipped(middle) + np.nan_to_num(np.clip(away, -FIRST, FIRST)), at, settled=NEAR)
-    F, f = mixture(BETTER)(slice(None), at.back(z))
+    F, f = mixture(BETTER)(np.arange(len(z)), at.back(z))
     step = logit_step(F, f, np.full(len(z), q))
     return np.where(np.abs(step) < 1.0, np.clip(z + step, at.low, at.high), z), f
 
