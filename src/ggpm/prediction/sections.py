@@ -154,16 +154,19 @@ class Dispersed:
                 some = group[part]
                 b, centre = mean[some, 1] + sd[some] * e[:, None], mean[some, 0] + (slope * sd)[some] * e[:, None]
                 known, width = (np.broadcast_to(v[some], b.shape).ravel() for v in (y, np.sqrt(rest)))
-                found = self._given(b.ravel(), centre.ravel(), width, known, cdf, density)
+                share = np.repeat(np.minimum(len(w) * w, 1.0), len(some))
+                found = self._given(b.ravel(), centre.ravel(), width, known, share, cdf, density)
                 for total, values in zip(out, found, strict=True):
                     total[some] = w @ values.reshape(b.shape)
         return out
 
-    def _given(self, b: Array, centre: Array, width: Array, y: Array, cdf: bool, density: bool) -> list[Array]:
-        """The same given b, for a ~ N(centre, width²)."""
+    def _given(
+        self, b: Array, centre: Array, width: Array, y: Array, share: Array, cdf: bool, density: bool
+    ) -> list[Array]:
+        """The same given b, for a ~ N(centre, width²), to what is left of it in a sum in which it has this share."""
         out = [np.empty(len(b)) for _ in range(cdf + density)]
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            for rows, a, weights in self._nodes(b, centre, width, y):
+            for rows, a, weights in self._nodes(b, centre, width, y, share):
                 if cdf:
                     out[0][rows] = _averaged(weights, self._family.at(b[rows]).cdf(a, y[rows]))
                 if density:
@@ -176,16 +179,20 @@ class Dispersed:
         family: Any = self.predictive.family
         return family
 
-    def _nodes(self, b: Array, centre: Array, width: Array, y: Array) -> Iterator[tuple[Rows, Array, Array]]:
+    def _nodes(
+        self, b: Array, centre: Array, width: Array, y: Array, share: Array
+    ) -> Iterator[tuple[Rows, Array, Array]]:
         """Rows (k,), nodes of a (S, k, 1), and weights (S,) or (S, k)."""
         # links bend on the scale of one
         told = np.maximum(self._family.at(b).information(centre, y)[0], 1.0)
-        limits, sizes = np.array([h[0] for h in KNOWN]), np.array([h[1] for h in KNOWN])
-        found = np.searchsorted(limits, width * np.sqrt(told))
+        limits, sizes = (np.array(column)[:, None] for column in zip(*KNOWN, strict=True))
+        # errors of n nodes go with the power 2n of the spread
+        allowed = np.maximum.accumulate(limits * share ** (-0.5 / sizes), axis=0)
+        found = np.sum(width * np.sqrt(told) > allowed, axis=0)
         for level in np.unique(found):
             group = np.flatnonzero(found == level)
             if level < len(KNOWN):
-                e, w = product_rule(1, int(sizes[level]))
+                e, w = product_rule(1, KNOWN[level][1])
                 for part in batches(len(group), 8 * len(e)):
                     rows = group[part]
                     yield rows, (centre[rows] + width[rows] * e)[..., None], w
