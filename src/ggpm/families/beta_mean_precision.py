@@ -12,11 +12,12 @@ from ggpm.families.base import Array, moments
 from ggpm.families.beta import Beta
 from ggpm.families.special.log_gamma import log_gamma_factors
 from ggpm.families.special.rising import stirling_jet
-from ggpm.families.special.stable import bernoulli_kl, moderate
+from ggpm.families.special.stable import bernoulli_kl
 from ggpm.families.support import UnitInterval
 from ggpm.families.two_parameters import Information, WithDispersion
 
 TINY = float(np.finfo(float).tiny)
+DIRECT = 2.0**16  # precision up to which predictive densities take log Gamma directly: it is rounded to 1e-10
 
 
 class BetaMeanPrecision(WithDispersion):
@@ -64,7 +65,7 @@ class BetaMeanPrecision(WithDispersion):
 
     def along(self, a: Array, *prepared: Array) -> Array:
         b, y, phi, logit, top = prepared
-        far, e = ~moderate(phi), np.exp(-np.abs(a))
+        far, e = phi > DIRECT, np.exp(-np.abs(a))
         large = phi / (1.0 + e)
         small = np.maximum(large * e, TINY)
         (P, L), (Q, M) = log_gamma_factors(large), log_gamma_factors(small)

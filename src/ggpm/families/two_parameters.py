@@ -210,7 +210,8 @@ class TwoParameters(Family):
         for _ in range(HALVINGS + 1):
             left = [todo[:0]]
             for size in np.unique(half[todo]):
-                group, tau = todo[half[todo] == size], np.arange(-size, size + 1)[:, None] / size
+                group, nodes = todo[half[todo] == size], np.arange(-size, size + 1)
+                tau, both = nodes[:, None] / size, np.stack([np.ones(len(nodes)), nodes % 2 == 0])
                 for part in batches(len(group), 8 * size):
                     some = group[part]
                     grows = np.exp(reach[some] * tau)  # exp(t): half of it less or plus its inverse is sinh or cosh
@@ -219,7 +220,7 @@ class TwoParameters(Family):
                     values = self.along(centre[some] + sd[some] * at, *(x[some] for x in prepared)) - 0.5 * at * at
                     values[~np.isfinite(values)] = -np.inf
                     values += np.log(0.5 * (grows + falls))
-                    fine, coarse = _log_sum(values), _log_sum(values[size % 2 :: 2])
+                    fine, coarse = log_sum(values, both)  # of all nodes, and of every second
                     out[some] = fine + np.log(INNER_STRETCH * width[some] * reach[some] / size) - HALF_LOG_2PI
                     left.append(some[_apart(coarse, fine) > SETTLED])
             todo = np.concatenate(left)
