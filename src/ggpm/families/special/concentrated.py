@@ -48,12 +48,11 @@ def log_density(mean: Array, cov: Array, y: Array) -> Array:
         return lattice_densities(mean[rows], root[rows], y[rows], spacing)
 
     def series(rows: Rows, c: Complex, care: int) -> tuple[Array, Mask]:
-        wave = np.exp(-1j * np.multiply.outer(y[rows], np.arange(c.shape[1])))
-        density = 2.0 * np.sum((c * wave).real, axis=1) - 1.0
+        density = 2.0 * np.sum(c.real, axis=1) - 1.0
         good = density > _FAINTEST[care]
         return np.log(np.where(good, density, 1.0)), good
 
-    for i in _averaged(mean, cov, out, lattice, series, "density"):
+    for i in _averaged(mean, cov, out, lattice, series, "density", y):
         out[i] = log_turned(mean[i], cov[i], float(y[i])) + np.log(2.0 * np.pi)
     return out
 
@@ -84,6 +83,7 @@ def _averaged(
     lattice: Callable[[Rows, float], Found],
     series: Callable[[Rows, Complex, int], tuple[Array, Mask]],
     what: str,
+    about: Array | None = None,
 ) -> Rows:
     """Fill in what lattices and series give; the rows that are left. The finest lattice, which costs most, is last."""
     sd = np.sqrt(np.maximum(np.einsum("njj->nj", cov), 0.0))
@@ -100,7 +100,7 @@ def _averaged(
     left = np.sort(np.concatenate([left, np.flatnonzero((start == len(coarser)) | ~able)]))
     for care in _FAINTEST:
         rest = np.ones(len(left), dtype=bool)
-        for some, c in harmonics(mean[left], cov[left], care):
+        for some, c in harmonics(mean[left], cov[left], care, None if about is None else about[left]):
             value, good = series(left[some], c, care)
             out[left[some[good]]] = value[good]
             rest[some[good]] = False

@@ -59,10 +59,11 @@ _KEPT = 1e-10  # weights of rays that count
 _NODES = 2**16  # that are worked on together: with fewer, calls cost as much as their work
 
 
-def harmonics(mean: Array, cov: Array, care: int = 0) -> Iterator[tuple[Rows, Complex]]:
+def harmonics(mean: Array, cov: Array, care: int = 0, about: Array | None = None) -> Iterator[tuple[Rows, Complex]]:
     """Rows and their E[exp(i n y)] for n = 0, 1, ..., as many as do not vanish, (k, N); not all rows have them.
 
-    Without care coefficients are right to 2e-6 in nearly all rows, with care 1 to 1e-7, with care 2 to 1e-8.
+    Without care coefficients are right to 2e-6 in nearly all rows, with care 1 to 1e-7, with care 2 to 1e-8. With care,
+    and with angles ``about`` (m,), they are E[cos n(y - about)], whose products of matrices are a quarter of the work.
 
     >>> mean, cov = np.array([[3.0, 0.0, 2.0]]), 0.01 * np.eye(3)[None]
     >>> [(rows.tolist(), c.shape) for rows, c in harmonics(mean, cov)]
@@ -104,6 +105,8 @@ def harmonics(mean: Array, cov: Array, care: int = 0) -> Iterator[tuple[Rows, Co
     for j, count in enumerate(_COUNTS):
         now, later = left[needed[left] <= j], [left[needed[left] > j]]
         turns = 2.0 ** np.ceil(np.log2(np.maximum(_RAYS[0], np.minimum(highest, count) + slowest)))
+        if about is not None:
+            turns[:] = ladder[0]
         for rays, more in zip(ladder, (*ladder[1:], 0), strict=True):
             failed = [now[:0]]
             for rows in _alike(now, turns, order, rays):
@@ -116,6 +119,7 @@ def harmonics(mean: Array, cov: Array, care: int = 0) -> Iterator[tuple[Rows, Co
                     count,
                     highest[rows],
                     negligible,
+                    None if about is None else about[every[rows]],
                 )
                 failed.append(rows[~fine])
                 good = np.abs(c[:, -(count // 8) :]).max(axis=1) < negligible
@@ -151,10 +155,18 @@ def _difficulty(mean: Array, cov: Array, wide: Array, sd: Array, gain: Array, sp
 
 
 def _series(
-    mean: Array, cov: Array, turns: int, rays: int, order: int, count: int, highest: Array, negligible: float
+    mean: Array,
+    cov: Array,
+    turns: int,
+    rays: int,
+    order: int,
+    count: int,
+    highest: Array,
+    negligible: float,
+    about: Array | None,
 ) -> tuple[Complex, NDArray[np.bool_]]:
     """Coefficients of those rows for which so many rays, 2 pi/turns apart, are enough, and which these are."""
-    origin = np.arctan2(mean[:, 1], mean[:, 0])
+    origin = np.arctan2(mean[:, 1], mean[:, 0]) if about is None else about
     ray = np.multiply.outer(np.exp(1j * origin), np.exp(1j * _apart(rays, turns)))
     cos, sin = ray.real.copy(), ray.imag.copy()
     weight, scale, middle = _weights_of_rays(mean, cov, cos, sin)
@@ -185,18 +197,24 @@ def _series(
     place = x.astype(np.intp)
     x -= place
     cells = int(place.max()) + _TAPS
-    place += (kept * cells)[:, None]
+    waves, beam = _waves(rays, turns, count), np.arange(rays)
+    if about is not None:  # rays on both sides have the same cosines
+        waves, beam = waves[rays // 2 :: -1, : count + 1].copy(), np.abs(beam - rays // 2)
+    beams = len(waves)
+    place += ((kept // rays * beams + beam[kept % rays]) * cells)[:, None]
     taps = _taps(x, share)
     index = place + np.arange(_TAPS)[:, None, None]
-    counts = np.bincount(index.ravel(), taps.ravel(), minlength=k * rays * cells).reshape(k, rays, cells)
-    sums = np.matmul(counts.swapaxes(1, 2), _waves(rays, turns, count))
-    total = np.einsum("kcrn,kcn->krn", sums.reshape(k, cells, 2, -1), _bessel_averages(sd, cells, count))
+    counts = np.bincount(index.ravel(), taps.ravel(), minlength=k * beams * cells).reshape(k, beams, cells)
+    sums = np.matmul(counts.swapaxes(1, 2), waves).reshape(k, cells, -1, count + 1)
+    total = np.einsum("kcrn,kcn->krn", sums, _bessel_averages(sd, cells, count))
     total[:, :, turns // 2 + 1 :] = 0.0  # nothing is left of them
+    if about is not None:
+        return total[:, 0].astype(complex), fine
     return (total[:, 0] + 1j * total[:, 1]) * np.exp(1j * np.multiply.outer(origin, np.arange(count + 1))), fine
 
 
 def _apart(rays: int, turns: int) -> Array:
-    """Angles of rays from the direction of the mean."""
+    """Angles of rays from the direction of the mean, or from the angle they are about."""
     return (np.arange(rays, dtype=np.float64) - rays // 2) * (2.0 * np.pi / turns)
 
 
