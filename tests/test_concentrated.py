@@ -119,7 +119,7 @@ def test_rules_of_radii_are_exact_for_polynomials(order):
     density = rho**2 * np.exp(-0.5 * (rho - m[:, None]) ** 2)
     for power in (0, 1, 2, 5):
         want = (density * rho**power).sum(axis=1) / density.sum(axis=1)
-        np.testing.assert_allclose(np.sum(weights * nodes**power, axis=1), want, rtol=2e-6)
+        np.testing.assert_allclose(np.sum(weights * nodes**power, axis=0), want, rtol=2e-6)
 
 
 @pytest.mark.parametrize("care, atol", [(0, 5e-6), (1, 4e-7), (2, 2e-8)])

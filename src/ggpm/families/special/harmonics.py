@@ -180,14 +180,14 @@ def _series(
     if not k:
         return np.empty((0, count + 1), dtype=complex), fine
     kept = np.flatnonzero(weight[fine] > _KEPT)
-    weight, scale, middle = (part[fine].ravel()[kept, None] for part in (weight, scale, middle))
+    weight, scale, middle = (part[fine].ravel()[kept] for part in (weight, scale, middle))
     gain, sd = _given_direction(cov)
-    slope = (gain[:, :1] * cos[fine] + gain[:, 1:] * sin[fine]).ravel()[kept, None]
-    rho, share = _radii(middle[:, 0], order)
+    slope = (gain[:, :1] * cos[fine] + gain[:, 1:] * sin[fine]).ravel()[kept]
+    rho, share = _radii(middle, order)
     rho *= scale
     share *= weight
     x = slope * rho
-    x += (mean[:, 2] - np.sum(gain * mean[:, :2], axis=1) + sd**2)[kept // rays, None]
+    x += (mean[:, 2] - np.sum(gain * mean[:, :2], axis=1) + sd**2)[kept // rays]
     np.minimum(x, _LARGEST, out=x)
     np.exp(x, out=x)
     x *= _FACTOR * rho
@@ -201,7 +201,7 @@ def _series(
     if about is not None:  # rays on both sides have the same cosines
         waves, beam = waves[rays // 2 :: -1, : count + 1].copy(), np.abs(beam - rays // 2)
     beams = len(waves)
-    place += ((kept // rays * beams + beam[kept % rays]) * cells)[:, None]
+    place += (kept // rays * beams + beam[kept % rays]) * cells
     taps = _taps(x, share)
     index = place + np.arange(_TAPS)[:, None, None]
     counts = np.bincount(index.ravel(), taps.ravel(), minlength=k * beams * cells).reshape(k, beams, cells)
@@ -325,18 +325,20 @@ def _wide_series(mean: Array, cov: Array) -> Complex | None:
 
 # ---- radii -----------------------------------------------------------------------------------------------------------
 def _radii(m: Array, order: int) -> tuple[Array, Array]:
-    """Nodes and weights (S, order), which sum to one, of Gauss's rule for rho exp(-(rho - m)^2/2) on rho > 0."""
+    """Nodes and weights (order, S), which sum to one, of Gauss's rule for rho exp(-(rho - m)^2/2) on rho > 0."""
     values, rises = _radial(order)
     place = (np.clip(m, _LEFT, _RIGHT) - _LEFT) * _PER_MIDDLE
     cell = place.astype(np.intp)
     place -= cell
-    both = values.take(cell, axis=0) + place[:, None] * rises.take(cell, axis=0)
-    nodes, weights = both[:, :order], both[:, order:]
+    both = rises.take(cell, axis=1)
+    both *= place
+    both += values.take(cell, axis=1)
+    nodes, weights = both[:order], both[order:]
     far = np.flatnonzero(m > _RIGHT)
     if far.size:
         z, w = _hermite(order)
-        nodes[far], weights[far] = z, w * (1.0 + z / m[far, None])
-    nodes += m[:, None]
+        nodes[:, far], weights[:, far] = z[:, None], w[:, None] * (1.0 + z[:, None] / m[far])
+    nodes += m
     return np.maximum(nodes, 0.0, out=nodes), weights
 
 
@@ -380,7 +382,8 @@ def _radial(order: int) -> tuple[Array, Array]:
     place = table.locate(np.linspace(_LEFT, _RIGHT, round((_RIGHT - _LEFT) * _PER_MIDDLE) + 1))
     values = np.stack([table.at(str(j), place) for j in range(2 * order)], axis=1)
     values[1:-1] -= np.diff(values, 2, axis=0) / 16.0  # half of what the arcs bend
-    return values, np.diff(values, axis=0, append=values[-1:])
+    rises = np.diff(values, axis=0, append=values[-1:])
+    return np.ascontiguousarray(values.T), np.ascontiguousarray(rises.T)
 
 
 # ---- Bessel functions ------------------------------------------------------------------------------------------------
