@@ -33,25 +33,24 @@ def log_needle(place: Array) -> Array:
     >>> bool(abs(log_needle(place_of(np.zeros(1)))[0] - 1.0 + np.log(np.i0(1.0))) < 1e-7)
     True
     """
-    return _at(place, *_steps()[0])
+    return _at(place, _steps()[0])
 
 
 def resultant(place: Array) -> Array:
     """A(k) = I_1(k)/I_0(k) to 7e-8, for log k up to `LARGEST`."""
-    return _at(place, *_steps()[1])
+    return _at(place, _steps()[1])
 
 
-def _at(place: Array, values: Array, slopes: Array) -> Array:
-    cell = place.astype(np.intp)
-    out = slopes.take(cell, mode="clip")
-    out *= place
-    out += values.take(cell, mode="clip")
+def _at(place: Array, lines: NDArray[np.complex128]) -> Array:
+    line = lines.take(place.astype(np.intp), mode="clip")  # both numbers of a line at once
+    out = line.imag * place
+    out += line.real
     return out
 
 
 @lru_cache(maxsize=1)
-def _steps() -> tuple[tuple[Array, Array], ...]:
-    """Lines between the steps, moved by half of what the arcs bend: values at place zero, and slopes.
+def _steps() -> tuple[NDArray[np.complex128], ...]:
+    """Lines between the steps, moved by half of what the arcs bend: values at place zero, and i times slopes.
 
     The first is flat: what is below the lowest log k is as there.
     """
@@ -61,5 +60,5 @@ def _steps() -> tuple[tuple[Array, Array], ...]:
         values[1:-1] -= np.diff(values, 2) / 16.0
         slopes = np.diff(values)
         slopes[0] = 0.0
-        out.append((values[:-1] - slopes * np.arange(len(slopes)), slopes))
+        out.append(values[:-1] - slopes * np.arange(len(slopes)) + 1j * slopes)
     return tuple(out)
