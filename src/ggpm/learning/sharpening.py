@@ -70,7 +70,7 @@ def sharpening(probabilities: Array, codes: NDArray[np.intp], weight: Array | No
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> said = rng.dirichlet(np.ones(3), 400)
+    >>> said = rng.dirichlet(np.ones(3), 4000)
     >>> codes = np.array([rng.choice(3, p=p) for p in Sharpening(2.0)(said)])
     >>> round(sharpening(said, codes).power, 1)
     2.0
