@@ -129,7 +129,7 @@ def model(request):
     with pytest.MonkeyPatch.context() as patch:
         # weights that are given, so that there is something to average whatever stacking would say
         patch.setattr(
-            averaging, "stacking_weights", lambda loo, rows: np.array([0.5, 0.3, 0.2, 0.0, 0.0])[: loo.shape[1]]
+            averaging, "stacking_weights", lambda loo, rows: np.array([0.5, 0.3, 0.2, 0.0, 0.0, 0.0])[: loo.shape[1]]
         )
         fitted = GGPRegressor("gamma", averaging=request.param, inference="laplace").fit(X, y)
     assert len(fitted.fit_.members) > 2
@@ -179,7 +179,9 @@ def test_weights_are_those_of_stacking_with_rows_that_speak_for_each_alone():
     shares = np.exp(loo + np.log(chosen.weights))
     shares /= shares.sum(axis=1, keepdims=True)
     winner = [k for k, finalist in enumerate(chosen.finalists) if finalist.name == chosen.table.winner]
-    rows = np.where(np.isin(np.arange(loo.shape[1]), winner), averaging.WINNERS_ROWS, averaging.OPINIONS_ROWS)
+    flat = np.array([finalist.flat for finalist in chosen.finalists])
+    rows = np.where(flat, averaging.CONSTANTS_ROWS, averaging.OPINIONS_ROWS)
+    rows[winner] = averaging.WINNERS_ROWS
     wanted = (shares.sum(axis=0) + rows) / (len(loo) + rows.sum())
     np.testing.assert_allclose(chosen.weights, wanted, atol=0.02)  # those below 0.05 were left out afterwards
 
@@ -204,6 +206,17 @@ def test_the_rough_opinion_has_ranks_and_labels_as_far_as_columns_allow():
     assert rough(("ranks", "labels")) == "Matérn 1/2, ranks, own lengths, by labels + noise"
 
 
+def test_a_constant_speaks_for_numbers_that_nothing_foretells():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    y = rng.gamma(50.0, np.exp(0.8 * X[:, 0]) / 50.0)
+    far = rng.choice(120, 6, replace=False)  # rows that have nothing to do with their columns
+    y[far] = rng.permutation(y[far]) * np.exp(rng.normal(size=6))
+    chosen = GGPRegressor("gamma").fit(X, y).fit_
+    names = [str(member.kernels[0]) for member in chosen.members]
+    assert any(" + " not in name for name in names)
+
+
 def test_a_constant_that_wins_is_left_alone():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(60, 3))
@@ -215,7 +228,8 @@ def test_a_constant_that_wins_is_left_alone():
 def contest_of(*densities):
     def finalist(judged):
         others = dict.fromkeys(field.name for field in fields(Finalist))
-        return Finalist(**others | {"judged": np.asarray(judged), "weight": np.ones(len(judged))})
+        known = {"judged": np.asarray(judged), "weight": np.ones(len(judged)), "flat": False}
+        return Finalist(**others | known)
 
     return Contest(SearchTable(()), tuple(finalist(judged) for judged in densities))
 

@@ -32,7 +32,7 @@ def others(X):
 @pytest.fixture(scope="module")
 def model():
     X, y = table(np.random.default_rng(0))
-    return GGPRegressor(averaging="auto").fit(X, y), X, y
+    return GGPRegressor(averaging="auto", recalibration="none").fit(X, y), X, y  # laws: test_recalibration.py
 
 
 def both_fits(fitted, X):

@@ -35,7 +35,9 @@ ADDITIVE_MOST = (
     16  # columns up to which sums of functions of single ones are tried: each costs a matrix of exponentials
 )
 # of recipes, by what they are called
-SETTINGS = {"one unit": "common", "ranks": "ranks", "own lengths": "own", "by labels": "labels"}
+SETTINGS = {
+    "one unit": "common", "ranks": "ranks", "own lengths": "own", "by labels": "labels", "each latent": "apart",
+}  # fmt: skip
 SUMMANDS = ("linear", "additive", "cells", "noise")  # that kernels may have besides the joint part
 # Knots of the curve from a column to the scores of its ranks. With 9 to 33 of them houses, food and schools of
 # docs/forecasts.md are forecast alike; with one for each row worse, as the curve then follows the sample.
@@ -74,6 +76,8 @@ class Recipe:
     """Whether all numbers are measured in one spread, that of all of them, and not each in its own."""
     ranks: bool = False
     """Whether numbers are measured by normal scores of their ranks, so that the shape of a column does not matter."""
+    apart: bool = False
+    """Whether every latent has a kernel of its own, made of the same parts."""
     joint: bool = True
     """Whether there is a part of all numbers together."""
     flat: bool = False

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from ggpm.families.base import Family
 from ggpm.families.weighted import Weighted, weights_of
@@ -151,19 +152,23 @@ class Arena:
 
     def evidence(self, recipe: Recipe) -> Evidence:
         """The evidence of all rows with the kernels of a recipe, where a search starts."""
-        variance = self.pool.family.latent_variance
-        variances = variance if isinstance(variance, tuple) else (variance,)
-        kernels = [self.ingredients.kernel(recipe, v) for v in variances]
+        kernels = [self.ingredients.kernel(recipe, v) for v in self._variances(recipe)]
         out = Evidence(self.pool.family, kernels, self.pool.field, self.pool.rule)
         out.priors = self.priors_of(kernels, out.family, out.theta)
         return out
 
     def roles(self, recipe: Recipe, theta: Array) -> list[str]:
         """Roles of all entries of theta, the family's included."""
-        variance = self.pool.family.latent_variance
-        count = len(variance) if isinstance(variance, tuple) else 1
+        count = len(self._variances(recipe))
         names = [f"{j} {role}" for j in range(count) for role in self.ingredients.roles(recipe)]
         return names + [f"phi {k}" for k in range(len(theta) - len(names))]
+
+    def _variances(self, recipe: Recipe) -> tuple[float, ...]:
+        """Of the latent, about, for each kernel: of a family that shares one among its latents, unless they are apart."""
+        variance = self.pool.family.latent_variance
+        if isinstance(variance, tuple):
+            return variance
+        return (variance,) * (self.pool.family.latent_dim if recipe.apart else 1)
 
     def tried(
         self, recipe: Recipe, rows: Rows, parent: Entry | None = None, start: Array | None = None, max_iter: int = 25
@@ -195,14 +200,20 @@ class Arena:
         A joint part that had vanished there begins anew, as the recipe's may be of use; other variances that had begin
         where they still have a slope.
         """
-        known, wanted = parent.optimum.theta, self.roles(recipe, start)
+        known, wanted, H = parent.optimum.theta, self.roles(recipe, start), parent.optimum.inverse_hessian
         roles = self.roles(parent.recipe, known)
+        if recipe.apart and not parent.recipe.apart:  # each latent has begun to say its share of what all said
+            D = self.pool.family.latent_dim
+            own = len(self.ingredients.roles(parent.recipe))
+            known = np.concatenate([np.tile(known[:own], D), known[own:]])
+            roles = self.roles(replace(parent.recipe, apart=True), known)
+            H = block_diag(*[D * H[:own, :own]] * D, H[own:, own:])
         for j, role in enumerate(roles):
             first = role.split()[0]
             if role == f"{first} joint variance" and role in wanted and known[j] < start[wanted.index(role)] + VANISHED:
                 roles = ["" if other.startswith(f"{first} joint") else other for other in roles]
         # the information grows about as the root of the rows, as in `ggpm.learning.objective.subset_start`
-        H = transferred_square(parent.optimum.inverse_hessian, roles, wanted) * np.sqrt(len(parent.rows) / rows)
+        H = transferred_square(H, roles, wanted) * np.sqrt(len(parent.rows) / rows)
         onwards = transferred(known, roles, start, wanted)
         least = [VANISHED if role.endswith(" variance") else -np.inf for role in wanted]
         return np.maximum(onwards, start + least), H

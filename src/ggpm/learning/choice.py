@@ -68,6 +68,19 @@ def hides_noise(family: Family) -> bool:
     return gaussian(family) or isinstance(family, Ordinal)
 
 
+def surprises(family: Family) -> bool:
+    """Whether an observation may be one that forecasts take for nearly impossible: numbers, counts, shares, grades.
+
+    A mixture with a constant, which knows the whole spread of y, then has tails that no function of the columns has.
+    Angles and directions have no tails, and what classes have of them is a matter of their power.
+
+    >>> from ggpm.families import Categorical, Gamma, VonMises
+    >>> [surprises(family) for family in (Gamma(), Categorical(), VonMises())]
+    [True, False, False]
+    """
+    return family.kind not in ("classes", "angles", "directions") or isinstance(unwrapped(family), Ordinal)
+
+
 def for_comparison(rule: Rule, family: Family) -> Rule:
     """The rule under which candidate kernels are compared where models have this one.
 

@@ -28,7 +28,7 @@ from ggpm.families.wrapped import unwrapped
 from ggpm.kernels.candidates import SUMMANDS, Ingredients, Recipe
 from ggpm.learning.arena import EVIDENCE_SAY, Arena, Entry
 from ggpm.learning.blocks import blocks, total
-from ggpm.learning.choice import for_comparison, hides_noise
+from ggpm.learning.choice import for_comparison, hides_noise, surprises
 from ggpm.learning.journal import Journal
 from ggpm.learning.objective import Evidence
 from ggpm.learning.priors import Priors, resolved
@@ -50,9 +50,12 @@ SHORT_CLIMB, LONG_CLIMB = 12, 25  # iterations of a search on the first rung, an
 # Of grades as classes, which begin where the winner ended: twelve gain no more, one 0.0002 nats a row less (26 sets of
 # docs/forecasts.md).
 CLIMB_OF_CLASSES = 5
+# Latents that may have kernels of their own: more of them cost as many matrices, and have as many hyperparameters (five
+# classes of heating in docs/forecasts.md do not ask for them).
+MOST_APART = 3
 PLAINEST, FLAT = Recipe(np.inf), Recipe(flat=True)
 SMOOTHNESSES = (2.5, 1.5, 0.5)  # besides the plainest's
-PARTS = ("ranks", "own", "labels", *SUMMANDS)
+PARTS = ("ranks", "own", "labels", "apart", *SUMMANDS)
 # Nats of evidence, priors included, over all rows of a rung that a further part must bring, and each hyperparameter of
 # own lengths and of labels. Leave-one-out densities may only object: of rows that shaped eight length scales they say
 # little (on readings of the wind 17 nats gained and 0.05 lost on each new row, on shares of food 5 and 0.02).
@@ -82,6 +85,8 @@ class Finalist:
     inverse_hessian: Array
     """Of the negative log evidence of these rows in theta, roughly."""
     seconds: float
+    flat: bool
+    """Whether it is a constant alone."""
     judged: Array
     """As ``loo`` where other opinions are heard, but under the model's own rule: Laplace's densities of classes praise
     lines that others do not (iris, without a row: −0.19 against −0.30; new rows say −0.10 and −0.07)."""
@@ -208,7 +213,7 @@ def _earns(child: Entry, parent: Entry) -> bool:
     """Whether a further part is worth having."""
     evidence, loo = child.value - parent.value, child.loo_mean - parent.loo_mean
     gain = evidence if child.say else loo * child.weight.sum()
-    scales = [(e.recipe.own, e.recipe.labels) for e in (child, parent)]
+    scales = [(e.recipe.own, e.recipe.labels, e.recipe.apart) for e in (child, parent)]
     further = len(child.optimum.theta) - len(parent.optimum.theta) if scales[0] != scales[1] else 0
     return loo >= 0.0 and gain >= max(LEAST_GAIN, OWN_GAIN * further)
 
@@ -246,7 +251,7 @@ def _finalist(e: Entry, judged: Array) -> Finalist:
     part = e.evidence
     return Finalist(
         e.name, part.kernels, part.family, part.priors, e.rows, e.loo, e.log_evidence, e.weight,
-        e.optimum.inverse_hessian, e.seconds, judged,
+        e.optimum.inverse_hessian, e.seconds, e.recipe.flat, judged,
     )  # fmt: skip
 
 
@@ -335,7 +340,8 @@ def contest(
     asked = ring.tried([(c, best.rows, None, None) for c in untried if not c.joint], max_iter=LONG_CLIMB)
     # those that have the winner's parts begin where it ended
     asked += ring.tried([(c, best.rows, best, None) for c in untried if c.joint], max_iter=SHORT_CLIMB)
-    heard = [(arena, e) for e in (*known, *asked)]
+    last_resort = flat if others and surprises(arena.pool.family) else ()
+    heard = [(arena, e) for e in (*known, *asked, *last_resort)]
     classes = arena.as_classes() if opinions and not shown else None
     if classes is not None:  # with the kernel that won, from where it ended
         found = ring.tried([(best.recipe, best.rows, best, None)], arena=classes, max_iter=CLIMB_OF_CLASSES)
@@ -380,6 +386,11 @@ def _opinions(winner: Recipe, offers: Callable[[Recipe], bool]) -> list[Recipe]:
     return [line, sums, own, rough]
 
 
+def _shares_a_kernel(family: Family) -> bool:
+    """Whether several latents, not too many, have one kernel unless they are apart."""
+    return 1 < family.latent_dim <= MOST_APART and not isinstance(family.latent_variance, tuple)
+
+
 def _bred(recipe: Recipe, part: str) -> Recipe:
     """A recipe with one more part; numbers that are measured by their ranks have no unit."""
     return replace(recipe, **{part: True}, **({"common": False} if part == "ranks" else {}))
@@ -422,11 +433,12 @@ def arena_of(
     nats a row over a constant, and 0.2 less for countries that are left out).
 
     Leave-one-out densities as what is maximised overfit many length scales: with ``objective="loo"`` columns have one
-    in common. Priors that are given name hyperparameters, which then all candidates must have.
+    in common, and latents one kernel. Priors that are given name hyperparameters, which then all candidates must have.
     """
     withheld = {
         "noise": hides_noise(unwrapped(pool.family)),
         "own": pool.objective == "loo",
+        "apart": pool.objective == "loo" or not _shares_a_kernel(pool.family),
         **({} if priors in (None, "auto") else dict.fromkeys((*PARTS, "flat"), True)),
     }
     pool, own = copy.copy(pool), pool.rule
