@@ -212,3 +212,21 @@ def test_a_density_of_zero_loses_and_is_no_news_of_the_others(bench):
         report.summary({dataset.name: {"ggpm": scores["GPR"], "GPR": scores["ggpm"]}}, [dataset])[dataset.name]
     )["best or within one standard error"]
     assert "0 of 0 | 1 of 1 | 1 of 1" in report.overview(results)
+
+
+def test_methods_without_scores_of_rows_keep_what_was_written(bench):
+    report, dataset = bench["report"], bench["sets"].IN_SIGHT[0]
+    one = {"energy": [1.0] * 3, "error": [1.0] * 3, "depth": [0.5] * 3, "group": [0, 1, 2], "seconds": 1.0}
+    scores = {"ggpm": {**one, "log_density": [0.0, 2.0, 1.0]}, "GPR": {**one, "log_density": [0.5, 0.0, 1.0]}}
+    before = report.summary({dataset.name: scores}, [dataset])
+    better = {"ggpm": {**one, "log_density": [0.5, 2.5, 1.5]}}
+    after = report.summary({dataset.name: better}, [dataset], before)[dataset.name]
+    old, new = before[dataset.name]["methods"]["GPR"], after["methods"]["GPR"]
+    assert after["best"] == "ggpm" and after["methods"]["ggpm"]["log_density"] == 1.5
+    assert new["log_density"] == old["log_density"] and new["ours_ahead"] == pytest.approx(old["ours_ahead"] + 0.5)
+    assert new["ours_ahead_error"] == old["ours_ahead_error"] and new["behind_best"] == new["ours_ahead"]
+    worse = {"ggpm": {**one, "log_density": [0.0, 0.0, 0.0]}}
+    lost = report.summary({dataset.name: worse}, [dataset], before)[dataset.name]
+    assert lost["best"] == "GPR" and lost["methods"]["GPR"]["behind_best"] == 0.0
+    assert lost["methods"]["ggpm"]["behind_best"] == pytest.approx(0.5)
+    assert lost["methods"]["ggpm"]["behind_best_error"] == old["ours_ahead_error"]

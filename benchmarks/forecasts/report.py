@@ -21,34 +21,49 @@ START, END = "<!-- made by make forecasts -->", "<!-- end -->"
 Results = dict[str, dict[str, Any]]
 
 
-def summary(scores: dict[str, dict[str, dict]], sets: Sequence[DataSet]) -> Results:
-    """Means of every set and method, and differences from ours with paired standard errors of groups."""
+def summary(scores: dict[str, dict[str, dict]], sets: Sequence[DataSet], before: Results | None = None) -> Results:
+    """Means of every set and method, and differences from ours with paired standard errors of groups.
+
+    Methods of a set that have no scores of rows keep what was written ``before``: their means, and where one of the two
+    has no rows the standard error of their difference, which was that of a former version's forecasts.
+    """
     out: Results = {}
     for dataset in sets:
         found = scores.get(dataset.name, {})
         if not found:
             continue
-        methods = {}
-        best = max(found, key=lambda name: np.mean(found[name]["log_density"]))
+        known = (before or {}).get(dataset.name, {"methods": {}})["methods"]
+        known = {name: method for name, method in known.items() if name not in found}
+        groups = np.asarray(next(iter(found.values()))["group"])
+        means = {name: float(np.mean(values["log_density"])) for name, values in found.items()}
+        means |= {name: method["log_density"] for name, method in known.items()}
+        best = max(means, key=lambda name: means[name])
+
+        def ahead(one: str, other: str) -> tuple[float, float]:
+            if one in found and other in found:
+                difference = [np.asarray(found[name]["log_density"]) for name in (one, other)]
+                return mean_and_error(difference[0] - difference[1], groups)
+            written = known[other] if other in known else known[one]
+            return means[one] - means[other], written.get("ours_ahead_error", written["behind_best_error"])
+
+        methods = dict(known)
         for name, values in found.items():
-            groups = np.asarray(values["group"])
-            log_density = np.asarray(values["log_density"])
-            behind = mean_and_error(np.asarray(found[best]["log_density"]) - log_density, groups)
             inside = (np.asarray(values["depth"]) <= LEVEL).astype(float)
             coverage, error = mean_and_error(inside, groups)
             methods[name] = {
-                "log_density": float(log_density.mean()),
-                "behind_best": behind[0],
-                "behind_best_error": behind[1],
+                "log_density": means[name],
                 "energy": float(np.mean(values["energy"])),
                 "error": float(np.mean(values["error"])),
                 "coverage": coverage,
                 "coverage_error": error,
                 "seconds": values["seconds"],
             }
-            if OURS in found and name != OURS:
-                ahead = mean_and_error(np.asarray(found[OURS]["log_density"]) - log_density, groups)
-                methods[name] |= {"ours_ahead": ahead[0], "ours_ahead_error": ahead[1]}
+        for name in methods:
+            behind = ahead(best, name) if name != best else (0.0, 0.0)
+            methods[name] = methods[name] | {"behind_best": behind[0], "behind_best_error": behind[1]}
+            if OURS in methods and name != OURS:
+                ours = ahead(OURS, name)
+                methods[name] |= {"ours_ahead": ours[0], "ours_ahead_error": ours[1]}
         out[dataset.name] = {
             "about": dataset.about, "kind": dataset.kind, "family": dataset.family, "rows": len(groups),
             "groups": len(np.unique(groups)), "held_back": dataset in HELD_BACK, "best": best, "methods": methods,

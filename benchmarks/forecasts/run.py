@@ -4,8 +4,8 @@
 
 Scores of every row are kept in out/forecasts/, one file per set and method, and a finished one is not run again unless
 asked to (`--again`). Without `--held-back` only the sets in sight are run and shown. `--write` makes
-benchmarks/forecasts/results.json and the tables of docs/forecasts.md from all scores there are; sets without any keep
-what was written before.
+benchmarks/forecasts/results.json and the tables of docs/forecasts.md from all scores there are; sets and methods without
+any keep what was written before.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def main() -> int:
             path.write_text(json.dumps(result))
             shown = "" if options.unseen else f"log density {np.mean(result['log_density']):.4f}, "
             print(f"{dataset.name}, {name}: {shown}{result['seconds']:.1f} s", flush=True)
-    results = summary(scores_of(tuple(allowed)), allowed)
+    before = earlier(allowed, ROOT)
+    results = summary(scores_of(tuple(allowed)), allowed, before)
     if options.write:
-        before = earlier(allowed, ROOT)
         results = {s.name: results.get(s.name) or before[s.name] for s in allowed if s.name in results | before}
         write(results, ROOT)
     if not options.unseen:
