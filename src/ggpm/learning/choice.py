@@ -69,16 +69,17 @@ def hides_noise(family: Family) -> bool:
 
 
 def surprises(family: Family) -> bool:
-    """Whether an observation may be one that forecasts take for nearly impossible: numbers, counts, shares, grades.
+    """Whether an observation may be one that forecasts take for nearly impossible: numbers, counts and shares.
 
     A mixture with a constant, which knows the whole spread of y, then has tails that no function of the columns has.
-    Angles and directions have no tails, and what classes have of them is a matter of their power.
+    Angles and directions have no tails, and what classes have of them is a matter of their power; of 26 sets of grades
+    five gain by a constant and five lose, 0.0003 nats a row on average.
 
     >>> from ggpm.families import Categorical, Gamma, VonMises
     >>> [surprises(family) for family in (Gamma(), Categorical(), VonMises())]
     [True, False, False]
     """
-    return family.kind not in ("classes", "angles", "directions") or isinstance(unwrapped(family), Ordinal)
+    return family.kind not in ("classes", "angles", "directions")
 
 
 def for_comparison(rule: Rule, family: Family) -> Rule:
