@@ -24,14 +24,16 @@ Rows = NDArray[np.intp]
 DIRECTIONS = 5  # of three variables: differences of log-variances, and coefficients
 # Changes of the law along axes of the lattice, with the coefficient of the line integrated, and factors by which points
 # are closer then; and, by the largest change, spacings and radii.
-CHANGES = np.array([0.15, 0.35, 0.6, 0.85, 1.15, 1.5, 2.0, 2.6, 3.4, 4.5])
+CHANGES = np.array([0.15, 0.35, 0.6, 0.85, 1.15, 1.5, 2.0, 2.6, 3.4, 4.5, 6.0, 8.0, 11.0])
 FACTORS = np.hypot(1.0, CHANGES)
 SPACINGS = ((0.15, 1.33, 4.5), (0.6, 1.2, 4.9), (1.15, 1.1, 5.1), (np.inf, 1.1, 5.2))
 # By how much closer points are along the first two axes, as laws change more where other coefficients, too, are next to
 # zero: on the diagonal, and off it without and with others on which sizes along the line hang. Measured on 480 entries
 # with standard deviations of 0.1 to one.
 CLOSER = {"diagonal": (1.5, 1.5), "apart": (1.25, 1.1), "entangled": (1.8, 1.0)}
-MOST = 45_000  # points; rows that would have more, or larger changes, have none of these lines
+# Points; where there would be more, spacings are larger, but no more than that much: rows whose laws change more have
+# none of these lines.
+MOST, COARSER = 25_000, 1.25
 # Weights of all points that count no more, from which lines are shorter, with fewer nodes.
 SHELLS = (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
 STEP, FEWEST = 2, 8  # numbers of nodes of a line are multiples
@@ -61,16 +63,17 @@ class Points:
 def rule_of(classes: Sequence[int], kind: str) -> tuple[tuple[float, ...], float, float]:
     """Factors, spacing and radius of points for changes along four axes in these classes of `CHANGES`."""
     spacing, radius = next((h, r) for most, h, r in SPACINGS if CHANGES[max(classes)] <= most)
-    closer = (*CLOSER[kind], 1.0, 1.0)
-    return tuple(float(FACTORS[c]) * more for c, more in zip(classes, closer)), spacing, radius
+    factors = tuple(float(FACTORS[c]) * more for c, more in zip(classes, (*CLOSER[kind], 1.0, 1.0)))
+    return factors, spacing * max(1.0, size_of(factors, spacing, radius) / MOST) ** 0.25, radius
 
 
 @lru_cache(maxsize=32)
 def points(classes: tuple[int, ...], kind: str) -> Points | None:
     """Points for these classes; None where the law changes too much."""
-    if max(classes) == len(CHANGES) or size_of(*rule_of(classes, kind)) > MOST:
+    if max(classes) == len(CHANGES):
         return None
-    return Points.of(*centred_nodes(*rule_of(classes, kind)))
+    factors, spacing, radius = rule_of(classes, kind)
+    return Points.of(*centred_nodes(factors, spacing, radius)) if spacing <= COARSER * SPACINGS[-1][1] else None
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,8 @@ HERMITE = ((1e-3, 1), (0.13, 3), (0.37, 5), (0.72, 8), (0.9, 10))
 # law changes by more than WIDE.
 MOST, WIDE = 2**19, 4.0
 # With more than two directions, points of a lattice: change of the law, and logarithm (base 2) of how many. Of latents
-# with standard deviations of one, probabilities of matrices of order 3 are off by 7e-5 in the median.
+# with standard deviations of one, probabilities of matrices of order 3, which have lines instead, were off by 7e-5 in
+# the median.
 SIZES = ((0.7, 10), (1.8, 11), (3.5, 12), (5.0, 14), (np.inf, 16))
 REACH = 4.8  # standard deviations
 # Largest distances of nodes for the same accuracy, measured with shapes of 0.6 to 50: in standard deviations, and for
