@@ -5,14 +5,15 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.optimize import minimize
-from scipy.special import gammainc, logsumexp, ndtr, roots_genlaguerre
+from scipy.special import gammainc, gammaincinv, logsumexp, ndtr, ndtri, roots_genlaguerre
+from scipy.stats import qmc
 
 from cases import kernels, simulate
 from ggpm import GGPRegressor, Laplace, Predictive, Taylor, families
 from ggpm.families.curvature import Blocks, Kronecker
+from ggpm.families.special.centred_lattice import centred_nodes
 from ggpm.families.special.products import log_bessel_k, log_density
 from ggpm.families.special.quadrature import trapezoid
-from ggpm.families.special.turned_products import size_of, turned_product
 from ggpm.families.support import SPD
 from ggpm.fields.dense import KernelMatrices
 from ggpm.fields.dense.field import DenseProcess
@@ -266,7 +267,7 @@ def below_of_three(entry, phi, m, V, ends, size, shapes):
 
 
 def test_wishart_intervals_of_three_variables_against_products_of_rules():
-    """Standard deviations of 0.1 to 0.7, as those of fits: lattices left 2.6e-5 in the median and up to 1.8e-4."""
+    """Standard deviations of 0.1 to 0.7, as those of fits: lattices of all directions left 1e-5 in the median."""
     rng, phi = np.random.default_rng(0), 6.5
     mean, sd = rng.normal(size=(60, 6)), rng.uniform(0.1, 0.7, (60, 6))
     cov = sd[:, :, None] * sd[:, None, :] * (0.7 * np.eye(6) + 0.3)
@@ -284,16 +285,94 @@ def test_wishart_intervals_of_three_variables_against_products_of_rules():
     assert np.median(off[known]) < 2e-5 and off[known].max() < 6e-5
 
 
-def test_products_along_turned_axes_average_functions_of_all_axes():
-    """Of a function that changes by the classes of its axes: closed forms, and increments that are left out."""
-    classes, change = (13, 6, 4, 2, 1), np.array([1.0, 0.23, 0.11, 0.04, 0.02])
-    errors = []
-    for smallest in (1e-4, 1e-6, 1e-8):
-        x, weights = turned_product(classes, smallest)
-        assert len(weights) <= size_of(classes, smallest)
-        errors.append(abs(weights @ np.cos(x @ change + 0.3) - np.cos(0.3) * np.exp(-0.5 * change @ change)))
-    assert errors[0] < 5e-5 and max(errors[1:]) < 1e-7
-    assert size_of((17, 1, 1, 1, 1), 1e-6) == np.inf
+def below_by_points(entry, phi, m, V, ends, seed):
+    """P(entry <= end) of a matrix of order 3 by quasi-random latents, one or two coefficients integrated where they are
+    normal, and y_jj, given which entry (0, j) is normal."""
+    u = qmc.Sobol(7, seed=seed).random_base2(16).clip(1e-12, 1.0 - 1e-12)
+    held, last = {(0, 0): ([0, 1, 2, 3, 4, 5], []), (0, 1): ([0, 1, 2, 4, 5], [3]), (0, 2): ([0, 1, 2, 3], [4, 5])}[
+        entry
+    ]
+    values, axes = np.linalg.eigh(V[np.ix_(held, held)])
+    moved = (axes * np.sqrt(values))[:, ::-1] @ ndtri(u[:, : len(held)]).T
+    to = np.linalg.solve(V[np.ix_(held, held)], V[np.ix_(held, last)])
+    rest, left = m[last, None] + to.T @ moved, V[np.ix_(last, last)] - V[np.ix_(last, held)] @ to
+    a0, a1, a2, *b = m[held, None] + moved
+    e0, e1, e2 = np.exp([a0, a1, a2])
+    if entry == (0, 0):
+        M = e0 + b[0] ** 2 * e1 + (b[1] + b[0] * b[2]) ** 2 * e2
+        return [gammainc(phi / 2, phi / 2 * y / M).mean() for y in ends]
+    if entry == (0, 1):
+        M = e1 + b[1] ** 2 * e2
+        own, slope, variance = e0 + b[0] ** 2 * e1 * e2 / M, rest[0] + b[0] * b[1] * e2 / M, left[0, 0]
+    else:
+        M, own, slope = e2, e0 + b[0] ** 2 * e1, rest[0] + b[0] * rest[1]
+        variance = left[0, 0] + 2.0 * b[0] * left[0, 1] + b[0] ** 2 * left[1, 1]
+    y_jj = M * gammaincinv(phi / 2, u[:, 6]) * 2.0 / phi
+    sd = np.sqrt(variance * y_jj**2 + own * y_jj / phi)
+    return [ndtr((y - slope * y_jj) / sd).mean() for y in ends]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_wishart_intervals_of_three_variables_with_wide_latents(share):
+    """Standard deviations of one, without correlation, too: points of a lattice in five dimensions left up to 8e-4."""
+    rng, phi = np.random.default_rng(1), 6.5
+    mean, cov = rng.normal(size=(3, 6)), np.broadcast_to((1.0 - share) * np.eye(6) + share, (3, 6, 6))
+    ends = Predictive(families.Wishart(phi=phi).resolve(np.eye(3)[None]), mean, cov).interval(0.9)
+    off = []
+    for row in range(3):
+        for entry in ((0, 0), (0, 1), (0, 2)):
+            found = [below_by_points(entry, phi, mean[row], cov[row], ends[row, *entry], seed) for seed in range(5)]
+            error = np.std(found, axis=0, ddof=1) / np.sqrt(5.0)
+            assert np.all(error < 6e-5)
+            off.append(np.abs(np.mean(found, axis=0) - [0.05, 0.95]))
+            np.testing.assert_array_less(off[-1], 5e-5 + 6.0 * error)  # nearly all of it of five errors, which vary
+    assert np.median(off) < 2e-5
+
+
+def test_intervals_of_three_variables_do_not_hang_on_units_and_signs():
+    """Units to rounding; signs of variables, with which axes of lattices turn, to 1e-4 of the standard deviation."""
+    rng = np.random.default_rng(2)
+    mean, sd = rng.normal(size=(5, 6)), rng.uniform(0.1, 0.7, (5, 6))
+    cov = sd[:, :, None] * sd[:, None, :] * (0.7 * np.eye(6) + 0.3)
+    family = families.Wishart(phi=6.5).resolve(np.eye(3)[None])
+    p = Predictive(family, mean, cov)
+    ends, spread = p.interval(0.9), np.sqrt(p.var())[..., None]
+    for unit, near in ((np.array([3.0, 0.2, 10.0]), 1e-10), (np.array([1.0, -1.0, 1.0]), 1e-4)):
+        ratio = np.append(np.ones(3), [unit[0] / unit[1], unit[0] / unit[2], unit[1] / unit[2]])
+        moved = mean * ratio + np.append(2.0 * np.log(np.abs(unit)), np.zeros(3))
+        other = Predictive(family, moved, cov * np.outer(ratio, ratio)).interval(0.9) / np.outer(unit, unit)[..., None]
+        np.testing.assert_array_less(np.abs(np.sort(other, axis=-1) - ends) / spread, near)
+
+
+@pytest.mark.parametrize("p", [2, 3, 4])
+def test_entries_along_one_coefficient(p):
+    """ell and k from s, c and r, of which s alone moves with the coefficient."""
+    family = families.Wishart(phi=p + 2.5).resolve(np.eye(p)[None])
+    eta = np.random.default_rng(p).normal(size=(family.latent_dim, 20))
+    for law in family.entry_laws():
+        own = eta[[*law.log_variances, *(slope for slope, _, _ in law.slopes)]]
+        if not law.slopes:
+            continue
+        s, log_c, log_r = law.line(own)
+        ell, k = law.at(own)
+        np.testing.assert_allclose(log_r + (1 + law.diagonal) * np.log(np.hypot(s, np.exp(log_c))), ell, atol=1e-12)
+        if k is not None:
+            np.testing.assert_allclose(np.arcsinh(s * np.exp(-log_c)), k, atol=1e-12)
+        own[law.last] += 0.7
+        np.testing.assert_allclose(law.line(own), (s + 0.7, log_c, log_r), atol=1e-11)
+
+
+def test_centred_lattices_average_functions_of_all_axes():
+    """Closed forms; where a function changes along an axis, points have to be closer there."""
+    change = np.array([1.0, 0.23, 0.11, 0.04])
+    exact = np.cos(0.3) * np.exp(-0.5 * change @ change)
+    for spacing, error in ((1.3, 1e-3), (1.1, 1e-4), (1.0, 1e-5)):
+        x, weights = centred_nodes(tuple(np.hypot(1.0, change)), spacing, 5.6)
+        assert abs(weights @ np.cos(x @ change + 0.3) - exact) < error
+    steep = np.array([4.0, 0.0, 0.0, 0.0])
+    alike, closer = (centred_nodes(factors, 1.1, 5.6) for factors in ((1.0,) * 4, (4.0, 1.0, 1.0, 1.0)))
+    errors = [abs(w @ ndtr(x @ steep + 0.3) - ndtr(0.3 / np.sqrt(17.0))) for x, w in (alike, closer)]
+    assert errors[1] < 1e-5 < 1e-3 < errors[0]
 
 
 @pytest.mark.parametrize("low, high, error", [(0.1, 0.1, 1e-7), (0.1, 0.7, 1e-6), (1.0, 1.0, 2e-5)])

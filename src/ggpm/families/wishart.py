@@ -387,9 +387,13 @@ class Wishart(Family):
         laws = []
         for i in range(p):
             slopes = [(int(l), k, k + 1 + a) for k in range(i, p) for a, l in enumerate(columns[k])]
+            order = [l for l, _, _ in slopes]
             for j in range(i, p):
-                at = partial(_entry, float(self.phi), j - i, p - i, [l for l, _, _ in slopes])
-                laws.append(EntryLaw([(i, j), (j, i)], list(range(i, p)), slopes, at))
+                at = partial(_entry, float(self.phi), j - i, p - i, order)
+                known, l = (math.inf, p - 1) if j == i else (float(self.phi), j)
+                last = next((place for place, slope in enumerate(slopes, p - i) if slope[1:] == (i, l)), 0)
+                line = partial(_entry_along, known, l - i, p - i, order)
+                laws.append(EntryLaw([(i, j), (j, i)], list(range(i, p)), slopes, at, last, line))
         return laws
 
     def point(self, moment: Array) -> Array:
@@ -409,18 +413,38 @@ def _entry(phi: float, j: int, p: int, order: list[int], eta: Array) -> tuple[Ar
 
     ``order`` are the places of the eta_jk in the whole latent vector, which `_inverse_root` takes row by row.
     """
-    top = eta[:p].max(axis=0)
-    variance = np.exp(eta[:p] - top)
-    A = _inverse_root([eta[p + i] for i in np.argsort(order)], p)
-    M = sum(A[0][k] * A[j][k] * variance[k] for k in range(j, p))
+    top, variance, A, M = _mean_of_entry(j, p, order, eta)
     if j == 0:
         return top + np.log(M), None
-    # M_00 M_jj - M_0j² by the formula of Cauchy and Binet: nothing cancels
-    minors = ((A[0][k] * A[j][l] - A[0][l] * A[j][k], variance[k] * variance[l]) for l in range(j, p) for k in range(l))
-    det = sum(minor**2 * product for minor, product in minors)
+    det = _minor(j, p, A, variance)
     with np.errstate(divide="ignore"):
         k = np.arcsinh(np.clip(math.sqrt(phi) * M / np.sqrt(np.maximum(det, TINY)), -HUGE, HUGE))
     return top + 0.5 * np.log(np.maximum(M * M + det / phi, TINY)), k
+
+
+def _entry_along(phi: float, j: int, p: int, order: list[int], eta: Array) -> tuple[Array, Array, Array]:
+    """`EntryLaw.line` of the same, of the coefficient eta_j0; with infinite phi of entry (0, 0).
+
+    M_0j = M_jj (eta_j0 + what others bring), and M_00 = M_0j²/M_jj + (M_00 M_jj - M_0j²)/M_jj.
+    """
+    top, variance, A, M = _mean_of_entry(j, p, order, eta)
+    own = np.maximum(sum(A[j][k] ** 2 * variance[k] for k in range(j, p)), TINY)
+    det = _minor(j, p, A, variance) / (1.0 if math.isinf(phi) else phi)
+    return M / own, 0.5 * np.log(np.maximum(det, TINY)) - np.log(own), top + np.log(own)
+
+
+def _mean_of_entry(j: int, p: int, order: list[int], eta: Array) -> tuple[Array, Array, list[list[Array]], Array]:
+    """The largest log-variance, variances over it, A, and entry (0, j) of the mean, over that largest variance."""
+    top = eta[:p].max(axis=0)
+    variance = np.exp(eta[:p] - top)
+    A = _inverse_root([eta[p + i] for i in np.argsort(order)], p)
+    return top, variance, A, sum(A[0][k] * A[j][k] * variance[k] for k in range(j, p))
+
+
+def _minor(j: int, p: int, A: list[list[Array]], variance: Array) -> Array:
+    """M_00 M_jj - M_0j² by the formula of Cauchy and Binet: nothing cancels."""
+    minors = ((A[0][k] * A[j][l] - A[0][l] * A[j][k], variance[k] * variance[l]) for l in range(j, p) for k in range(l))
+    return sum(minor**2 * product for minor, product in minors)
 
 
 def _inverse_root(below: list[Array], p: int) -> list[list[Array]]:

@@ -21,6 +21,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
 from ggpm.families.special.products import Products, products
+from ggpm.prediction.entry_lines import DIRECTIONS, line_nodes
 from ggpm.prediction.entry_nodes import REACH, EntryLatents, chunks
 from ggpm.prediction.nodes import gather
 from ggpm.prediction.roots import values_between
@@ -193,8 +194,8 @@ def entry_tables(p: Predictive) -> Iterator[tuple[Rows, int, EntryTable]]:
     series = _Series(table)
     for entry, law in enumerate(p.family.entry_laws()):
         latents = EntryLatents.of(p, law, table)
-        for rows, eta, weights in latents.nodes():
-            ell, k = latents.at(eta)
+        lines = latents.root.shape[2] == DIRECTIONS
+        for rows, ell, k, weights in line_nodes(latents) if lines else latents.nodes():
             for some, found in _tables(series, ell, k, weights, latents.tau[rows]):
                 yield rows[some], entry, found
 

@@ -13,7 +13,6 @@ from scipy.special import polygamma
 from ggpm.families.special.adaptive import cholesky_root
 from ggpm.families.special.products import EntryLaw, Products
 from ggpm.families.special.quadrature import matched_nodes
-from ggpm.families.special.turned_products import classes_of, size_of, turned_product
 from ggpm.families.special.weighted_lattice import GRADIENTS, MOST_DIMENSIONS, lattice_nodes, turned_axes
 from ggpm.prediction.nodes import hermite
 
@@ -30,15 +29,9 @@ HERMITE = ((1e-3, 1), (0.13, 3), (0.37, 5), (0.72, 8), (0.9, 10))
 # law changes by more than WIDE.
 MOST, WIDE = 2**19, 4.0
 # With more than two directions, points of a lattice: change of the law, and logarithm (base 2) of how many. Of latents
-# with standard deviations of one, probabilities of matrices of order 3 are off by 7e-5 in the median.
+# with standard deviations of one, probabilities of matrices of order 3, which have lines instead, were off by 7e-5 in
+# the median.
 SIZES = ((0.7, 10), (1.8, 11), (3.5, 12), (5.0, 14), (np.inf, 16))
-# With three variables, products along turned axes where these have no more nodes (twice as many on the diagonal, where
-# nodes cost a third); terms that are left out of them, off and on the diagonal, at best and where more do not fit; and
-# the fewest points of a lattice otherwise. Measured on 60 matrices with standard deviations of 0.1 to 0.7: ends of
-# intervals are off by 6e-5 of an entry's in the median, by 2e-4 with lattices alone, at 1.4 times their cost.
-PRODUCT_DIRECTIONS, MOST_OF_PRODUCT, BESIDE_PRODUCTS = 5, 6000, 12
-TERMS = ((1.2e-6, 3e-6), (5e-8, 4e-7, 3e-6))
-PADDED = 1.1  # nodes of a row with as many, and others that count for nothing
 REACH = 4.8  # standard deviations
 # Largest distances of nodes for the same accuracy, measured with shapes of 0.6 to 50: in standard deviations, and for
 # log-variances and for the arcsinh of slopes by themselves and in widths of the law.
@@ -56,6 +49,12 @@ def chunks(m: int, per_row: int, doubles: int) -> Iterator[slice]:
     """Slices of rows with so many numbers each."""
     step = max(1, doubles // per_row)
     return (slice(i, i + step) for i in range(0, m, step))
+
+
+def spacing_of(width: Array, diagonal: bool, variances: bool = False) -> Array:
+    """Largest distance of nodes for laws of these widths: of log-variances, or of the arcsinh of slopes."""
+    own, wide = OF_VARIANCE if variances else OF_SLOPE if diagonal else OFF_DIAGONAL
+    return 1.0 / np.hypot(1.0 / own, 1.0 / (wide * width))
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,8 @@ class EntryLatents:
     def of(cls, p: Predictive, law: EntryLaw, table: Products) -> EntryLatents:
         which = [*law.log_variances, *(slope for slope, _, _ in law.slopes)]
         mean, cov = p.latent_mean[:, which], p.latent_cov[:, which][:, :, which]
-        to = np.roll(np.eye(len(which)), -1, axis=0)  # u, then the first log-variance
+        order = [*(i for i in range(1, len(which)) if i != law.last), *([law.last] if law.slopes else []), 0]
+        to = np.eye(len(which))[order]  # u, of which the slope of lines comes last, and the first log-variance
         to[: len(law.log_variances) - 1, 0] = -1.0
         root = cholesky_root(to @ cov @ to.T)
         return cls(law, table, mean, (np.linalg.inv(to) @ root)[:, :, :-1], root[:, -1, -1])
@@ -93,9 +93,13 @@ class EntryLatents:
         return len(self.law.log_variances)
 
     def at(self, eta: Array) -> tuple[Array, Array | None]:
-        """ell and k, which goes no further than it matters."""
+        """ell and k."""
         ell, k = self.law.at(eta)
-        return ell, None if k is None else np.clip(k, -self.table.most, self.table.most)
+        return ell, None if k is None else self.clipped(k)
+
+    def clipped(self, k: Array) -> Array:
+        """k, which goes no further than it matters."""
+        return np.clip(k, -self.table.most, self.table.most)
 
     @property
     def width(self) -> Array:
@@ -103,7 +107,7 @@ class EntryLatents:
         return np.sqrt(self.tau**2 + float(polygamma(1, self.table.a)))
 
     @property
-    def _bent_width(self) -> Array:
+    def bent_width(self) -> Array:
         return np.asarray(1.0 / np.hypot(1.0 / self.width, 1.0 / 0.8))  # links bend, also where the law is wider
 
     def scale(self, eta: Array, j: int) -> Array:
@@ -115,7 +119,7 @@ class EntryLatents:
 
     def changes(self) -> Array:
         """Change of the law over a standard deviation of each direction, in its own widths, (m, D')."""
-        width = self._bent_width
+        width = self.bent_width
         out = np.zeros((len(self.mean), self.root.shape[2]))
         aside = AWAY * self.root[:, :, self.first_slope - 1 :].sum(axis=2)
         for j in range(out.shape[1]):
@@ -142,13 +146,15 @@ class EntryLatents:
             out = np.hypot(out, moved / (away if j == slope - 1 else np.hypot(away, own)))
         return out
 
-    def nodes(self) -> Iterator[tuple[Rows, Array, Array]]:
-        """Rows (k,), nodes (D', k, S) and weights (k, S)."""
+    def nodes(self) -> Iterator[tuple[Rows, Array, Array | None, Array]]:
+        """Rows (k,), ell and k (k, S), without k on the diagonal, and weights (k, S)."""
         rows = np.arange(len(self.mean))
         if self.few:
-            yield from self._from(rows, self.mean.T[:, :, None], np.ones((len(rows), 1)), self.changes(), 0)
+            found = self._from(rows, self.mean.T[:, :, None], np.ones((len(rows), 1)), self.changes(), 0)
         else:
-            yield from self._along()
+            found = self._along()
+        for some, eta, weights in found:
+            yield some, *self.at(eta), weights
 
     def _from(
         self, rows: Rows, eta: Array, weights: Array, changes: Array, j: int
@@ -193,70 +199,27 @@ class EntryLatents:
             yield from self._placed(np.arange(m), *matched_nodes(d, "fine"))
             return
         parts = chunks(m, GRADIENTS * d * D, NODE_DOUBLES)
-        found = [turned_axes(some._at_points, len(some.mean), d) for some in map(self._of, parts)]
+        found = [turned_axes(some._at_points, len(some.mean), d) for some in map(self.of_rows, parts)]
         axes, changes = (np.concatenate(values) for values in zip(*found))
-        left = np.arange(m)
-        if d <= PRODUCT_DIRECTIONS:
-            classes, which = np.unique(classes_of(changes), axis=0, return_inverse=True)
-            most = MOST_OF_PRODUCT * (1 + self.law.diagonal)
-            chosen = [self._terms(c, most) for c in map(tuple, classes.tolist())]
-            yield from self._products(axes, classes, which.ravel(), chosen)
-            few = np.array([size > 0 for size, _ in chosen])
-            left = np.flatnonzero(~few[which.ravel()])
         size = np.array([log2 for _, log2 in SIZES])[
-            np.searchsorted([c for c, _ in SIZES], np.linalg.norm(changes[left], axis=1))
+            np.searchsorted([c for c, _ in SIZES], np.linalg.norm(changes, axis=1))
         ]
-        size = np.maximum(size, BESIDE_PRODUCTS) if d <= PRODUCT_DIRECTIONS else size
         for log2 in np.unique(size):
             x, weights = lattice_nodes(d, int(log2))
-            rows = left[size == log2]
+            rows = np.flatnonzero(size == log2)
             for part in chunks(len(rows), x.size, NODE_DOUBLES):
                 at = rows[part]
                 eta = self._at(at, np.matmul(axes[at], x.T))
                 yield at, eta, np.broadcast_to(weights, eta.shape[1:])
 
-    def _terms(self, classes: tuple[int, ...], most: int) -> tuple[float, float]:
-        """About how many nodes a product has, with the smallest of `TERMS` that leave it no more than ``most``."""
-        for smallest in TERMS[self.law.diagonal]:
-            size = size_of(classes, smallest)
-            if size <= most:
-                return size, smallest
-        return 0.0, 0.0
-
-    def _products(
-        self, axes: Array, classes: NDArray[np.intp], which: Rows, chosen: list[tuple[float, float]]
-    ) -> Iterator[tuple[Rows, Array, Array]]:
-        """Nodes of rows whose axes have these classes, which have about so many nodes; rules of a few at a time."""
-        sizes = np.array([size for size, _ in chosen])
-        order = [i for i in np.argsort(sizes, kind="stable") if sizes[i] > 0]
-        rows_of = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which, minlength=len(classes)))[:-1])
-        while order:
-            rows: list[Rows] = []
-            rules: list[tuple[Array, Array]] = []
-            most = PADDED * sizes[order[0]]
-            while order and (
-                not rows or (sizes[order[0]] <= most and sum(map(len, rows)) * sizes[order[0]] < NODE_DOUBLES)
-            ):
-                rows.append(rows_of[order[0]])
-                i = order.pop(0)
-                rules.append(turned_product(tuple(classes[i].tolist()), chosen[i][1]))
-            S = max(len(w) for _, w in rules)
-            x, weights = np.zeros((len(rows), axes.shape[1], S)), np.zeros((len(rows), S))
-            for i, (nodes, w) in enumerate(rules):
-                x[i, :, : len(w)], weights[i, : len(w)] = nodes.T, w
-            own, all_rows = np.repeat(np.arange(len(rows)), [len(r) for r in rows]), np.concatenate(rows)
-            for part in chunks(len(all_rows), x[0].size, NODE_DOUBLES):
-                at = all_rows[part]
-                yield at, self._at(at, np.matmul(axes[at], x[own[part]])), weights[own[part]]
-
-    def _of(self, rows: slice) -> EntryLatents:
+    def of_rows(self, rows: Rows | slice) -> EntryLatents:
         """Those of some rows."""
         return replace(self, mean=self.mean[rows], root=self.root[rows], tau=self.tau[rows])
 
     def _at_points(self, x: Array) -> Array:
         """``ell``, in widths of the law, and k, (m, S, 2), at standard normal numbers x (S, D' - 1)."""
         ell, k = self.at(self._at(slice(None), np.broadcast_to(x.T, (len(self.mean), *x.T.shape))))
-        ell = ell / self._bent_width[:, None]
+        ell = ell / self.bent_width[:, None]
         return np.stack([ell, np.zeros_like(ell) if k is None else k], axis=-1)
 
     def _at(self, rows: Rows | slice, x: Array) -> Array:
@@ -273,8 +236,7 @@ class EntryLatents:
     def _range(self, rows: Rows, eta: Array, j: int) -> tuple[Array, Array, Array | None, Array]:
         """Ends (k, S) of the nodes along direction j, scale c if they are those of arcsinh(slope/c), and distances."""
         variances, width = j + 1 < self.first_slope, self.width[rows]
-        own, wide = OF_VARIANCE if variances else OF_SLOPE if self.law.diagonal else OFF_DIAGONAL
-        law = np.hypot(1.0 / own, 1.0 / (wide * width))
+        law = 1.0 / spacing_of(width, self.law.diagonal, variances)
         if variances:
             moved = np.abs(self.root[rows, : self.first_slope, j]).max(axis=1) + self.turns(rows, j)
             ends = np.full((len(rows), eta.shape[2]), REACH)

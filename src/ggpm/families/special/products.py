@@ -38,6 +38,11 @@ class EntryLaw:
     """Other latents, each with the log-variances whose half difference is the logarithm of its scale."""
     at: Callable[[Array], tuple[Array, Array | None]]
     """``ell`` and k for these latents (D', ...), in that order; k is None on the diagonal."""
+    last: int
+    """Place in that order of the slope of `line`."""
+    line: Callable[[Array], tuple[Array, Array, Array]]
+    """s, which rises as that slope does, and the logarithms of c and r, which do not depend on it: k is arcsinh(s/c),
+    and exp(ell) is r times hypot(s, c), or its square on the diagonal."""
 
     @property
     def diagonal(self) -> bool:

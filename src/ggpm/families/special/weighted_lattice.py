@@ -43,6 +43,7 @@ POINTS, STEP = (
     3,
     0.5,
 )  # of gradients: logarithm (base 2) of their number, which are taken on both sides, and a difference
+TINY = 1e-300
 GRADIENTS = 4 * 2**POINTS  # values for them, for every dimension
 
 
@@ -66,11 +67,12 @@ def lattice_nodes(D: int, log2: int) -> tuple[Array, Array]:
     return np.ascontiguousarray(np.linalg.solve(root, x.T).T), weights
 
 
-def turned_axes(function: Callable[[Array], Array], m: int, D: int) -> tuple[Array, Array]:
+def turned_axes(function: Callable[[Array], Array], m: int, D: int, steep: float = 0.0) -> tuple[Array, Array]:
     """Orthonormal axes (m, D, D), as columns, along which functions change most, and by how much, (m, D).
 
     ``function`` takes standard normal vectors x (S, D), the same in all m rows, and gives values (m, S, values). The
     axes are eigenvectors of E[g g^T], g the gradient (Constantine, Dow and Wang 2014); changes are root mean squares.
+    With ``steep`` points count by that power of g^T g, so that steps that few of them see are not lost in the mean.
 
     >>> axes, change = turned_axes(lambda x: (x @ np.array([3.0, 4.0]))[None, :, None], 1, 2)
     >>> axes[0, :, 0].round(6), change.round(6)
@@ -81,7 +83,9 @@ def turned_axes(function: Callable[[Array], Array], m: int, D: int) -> tuple[Arr
     values = function((at[:, None, None] + np.stack([steps, -steps])).reshape(-1, D))
     values = values.reshape(m, len(at), 2, D, -1)
     g = (values[:, :, 0] - values[:, :, 1]) / (2.0 * STEP)
-    square, axes = np.linalg.eigh(np.einsum("msiv,msjv->mij", g, g) / len(at))
+    share = (np.einsum("msiv,msiv->ms", g, g) + TINY) ** steep
+    share /= share.sum(axis=1, keepdims=True)
+    square, axes = np.linalg.eigh(np.einsum("msiv,msjv->mij", g * share[:, :, None, None], g))
     axes, square = axes[:, :, ::-1], square[:, ::-1]
     largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=1)[:, None], axis=1)
     return axes * np.where(largest < 0, -1.0, 1.0), np.sqrt(np.maximum(square, 0.0))
