@@ -38,20 +38,22 @@ Rows = NDArray[np.intp]
 FEW_SWEEPS, SWEEPS, DAMPING, ARRIVED, LEAST, MOST_PI = 4, 10, 0.8, 1e-3, 0.02, 1e14
 STEEPER = 1e3  # standard deviation, and root of the mean, of Gaussians that are like exp(eta)
 # Line of tau: spacing in t and reach at first; quartiles, width of the line in their distance, and at least in that
-# by Laplace; spacing then, by how much even and odd nodes may differ (the error is about the square), trials, values
+# by Laplace; spacing then, by how much even and odd nodes may differ (the error is about the square), what is next, trials, values
 # (logarithms) below the largest that are not corrected, and that are nothing; tau beyond the floats.
 ROUGH, FIRST_REACH, QUARTILES, WIDTH, LEAST_WIDTH = 0.4, 4.8, (0.25, 0.5, 0.75), 1.5, 0.3
-SPACING, SETTLED, TRIALS, LITTLE, NOTHING, LARGEST = 0.3, 1e-4, 8, 12.0, 17.0, 690.0
+SPACING, SETTLED, FINER, TRIALS, LITTLE, NOTHING, LARGEST = 0.3, 1e-4, 0.75, 10, 12.0, 17.0, 690.0
 # Tables: spacings in c and x in units of the conditional standard deviation, largest x and most places; places
 # beyond those asked for, of their own and extrapolated; quantiles whose normal score is known.
 STEP_C, STEP_X, MOST_X, MOST_C, OWN, MARGIN, MOST_Z = 0.2, 0.25, 7.5, 400, 5, 12, 8.0
 # Their quadrature: standard deviations that it reaches, growth of intervals, nodes in each (and the same of
 # propagation); how far modes may be; share of the conditional variance below which the factor is all there is.
 REACH, RATIO, GAUSS, OF_SWEEPS, FAR, PINNED = 9.0, 2.0, 5, (6.5, 2.5, 4), 60.0, 1e-7
-# Levels of sparse grids, variables that they have at most, and their error as a share of the last change; logarithms
-# (base 2) of numbers of points, variables for which these are exact to degree five, and their error as a share of
-# what half of them differ by. The largest correction of a tau that matters which is believed.
-GRIDS, MOST_OF_GRIDS, NEXT, POINTS, MOST_MATCHED, HALF, BELIEVED = (3, 4, 5, 6), 12, 0.1, (12, 14), 10, 0.5, 2.0
+# Levels of sparse grids, variables that they have at most, and their error as a share of the last change.
+GRIDS, MOST_OF_GRIDS, NEXT = (3, 4, 5, 6), 12, 0.1
+# Logarithms (base 2) of numbers of points, variables for which these are exact to degree five, and their error as a
+# share of what half of them differ by; how much less a tau matters that begins with fewer of them.
+POINTS, MOST_MATCHED, HALF, EASIER = (12, 14), 10, 0.5, 8.0
+BELIEVED = 2.0  # largest correction of a tau that matters
 TOGETHER = 12  # tau worked on at once
 
 
@@ -128,7 +130,7 @@ class Row:
             uneven = abs(w[::2].sum() - w[1::2].sum()) > SETTLED * w.sum()
             if not (uneven or (short.any() and np.abs(tau[[0, -1]]).max() < 0.9 * LARGEST)):
                 break
-            reach, step = np.where(short, reach + 1.0, reach), 0.6 * step if uneven else step
+            reach, step = np.where(short, reach + 1.0, reach), FINER * step if uneven else step
         return log_width, sites
 
     def _propagated(self, tau: Array, sweeps: int) -> Sites:
@@ -274,8 +276,10 @@ class Sequences:
         value, error, before = np.full(S, np.nan), np.full(S, np.inf), np.zeros(S)
         left = np.arange(S)
         for rule in (*grid_levels(self.mean.shape[1] - 1), *POINTS):
-            for start in range(0, len(left), TOGETHER):
-                some = left[start : start + TOGETHER]
+            # those that matter most go to the most points at once
+            now = left[tolerance[left] > EASIER * tolerance.min()] if rule in POINTS[:-1] else left
+            for start in range(0, len(now), TOGETHER):
+                some = now[start : start + TOGETHER]
                 if rule in POINTS:
                     value[some], error[some] = self._by_points(rule, some)
                 else:
@@ -365,11 +369,17 @@ class Sequences:
 
 def _extended(table: Array) -> Array:
     """Cubics beyond both ends of a table's first axis, where the coefficients of splines feel what lies there."""
-    k = np.arange(1.0, MARGIN + 1)[:, None]
-    others = [np.delete(np.arange(4.0), i) for i in range(4)]  # Lagrange's polynomials of the four at an end
-    beyond = np.concatenate([np.prod((-k - o) / (i - o), axis=1, keepdims=True) for i, o in enumerate(others)], axis=1)
+    beyond = _beyond()
     ends = (beyond @ table[:4])[::-1], beyond @ table[:-5:-1]
     return np.asarray(np.concatenate([ends[0], table, ends[1]]))
+
+
+@lru_cache(maxsize=1)
+def _beyond() -> Array:
+    """Lagrange's polynomials of the four places at an end, at those beyond it, (MARGIN, 4)."""
+    k = np.arange(1.0, MARGIN + 1)[:, None]
+    others = [np.delete(np.arange(4.0), i) for i in range(4)]
+    return np.concatenate([np.prod((-k - o) / (i - o), axis=1, keepdims=True) for i, o in enumerate(others)], axis=1)
 
 
 def _grid(ndim: int) -> Array:
