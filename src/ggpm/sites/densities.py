@@ -87,9 +87,9 @@ RESTART = 8  # steps after which rows that have not arrived are tried from their
 GRID_ERROR, FEW, OF_FEW, OF_GRIDS = 1e-6, 5, 3e-5, 1.5e-3
 FIRST_POINTS, MOST_POINTS, WIDER, HALF = 12, 17, 1.15, 0.5
 FIRST_GRID, LAST_GRID, MOST_OF_GRIDS = 3, 6, 12  # levels of sparse grids, and latents that have any
-# Levels of directions after sparse grids of four latents, 7, 9 and 13 nodes of each, and the share of a change that is
-# left then: a fifth in matrices of order 4, a thirtieth in counts of five categories.
-PRODUCTS, NEXT_OF_FOUR = (4, 5, 6), 0.25
+# Levels of directions after sparse grids of four latents, 7, 9, 13 and 19 nodes of each, and the share of a change that
+# is left then: a fifth in matrices of order 4, a thirtieth in counts of five categories.
+PRODUCTS, NEXT_OF_FOUR = (4, 5, 6, 7), 0.25
 SECTION_DOUBLES = 8  # of a batch for each section: inner integrals have batches of their own
 CHUNK = 4096  # rows that are worked on at a time: what is kept of each is D x D
 
@@ -435,7 +435,7 @@ def _by_grids(peaks: Peaks, tolerance: float, better: Callable[[Rows], tuple[Arr
         rows, error = rows[~(error <= tolerance)], error[~(error <= tolerance)]
         if rows.size == 0:
             return out
-    for level in PRODUCTS if four else ():
+    for level in (PRODUCTS[:-1] if better else PRODUCTS) if four else ():
         some = peaks.of(rows)
         finer = some.log_integral(np.full(some.e.shape, level))
         error, out[rows] = NEXT_OF_FOUR * np.abs(finer - out[rows]), finer
@@ -446,7 +446,7 @@ def _by_grids(peaks: Peaks, tolerance: float, better: Callable[[Rows], tuple[Arr
             return out
     # sparse grids converge too slowly for more
     enough = GRID_ERROR if better else OF_FEW if peaks.e.shape[1] <= FEW else OF_GRIDS
-    for ask in (better, lambda some: peaks.of(some).point_integrals(tolerance)):
+    for ask in (better, lambda i: peaks.of(i).point_integrals(tolerance)):
         rows, error = rows[~(error <= enough)], error[~(error <= enough)]
         if ask is None or not rows.size:
             continue

@@ -38,8 +38,8 @@ Rows = NDArray[np.intp]
 FEW_SWEEPS, SWEEPS, DAMPING, ARRIVED, LEAST, MOST_PI = 4, 10, 0.8, 1e-3, 0.02, 1e14
 STEEPER = 1e3  # standard deviation, and root of the mean, of Gaussians that are like exp(eta)
 # Line of tau: spacing in t and reach at first; quartiles, width of the line in their distance, and at least in that
-# by Laplace; spacing then, by how much even and odd nodes may differ (the error is about the square), what is next, trials, values
-# (logarithms) below the largest that are not corrected, and that are nothing; tau beyond the floats.
+# by Laplace; spacing then, by how much even and odd nodes may differ (the error is about the square), the factor to a
+# finer one, trials, values (logarithms) below the largest that are not corrected, and that are nothing; largest tau.
 ROUGH, FIRST_REACH, QUARTILES, WIDTH, LEAST_WIDTH = 0.4, 4.8, (0.25, 0.5, 0.75), 1.5, 0.3
 SPACING, SETTLED, FINER, TRIALS, LITTLE, NOTHING, LARGEST = 0.3, 1e-4, 0.75, 10, 12.0, 17.0, 690.0
 # Tables: spacings in c and x in units of the conditional standard deviation, largest x and most places; places
