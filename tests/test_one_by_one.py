@@ -63,7 +63,7 @@ def test_counts_with_full_covariances_by_products_of_rules(sd):
     family, mean, cov, y = full("multinomial", sd, 1)
     want = product_of_rules(family, mean[0], cov[0], y[0], 23)
     value, error = log_expected_one_by_one(family, mean, mean, cov, y, 5e-7)
-    assert error[0] < 5e-6
+    assert error[0] < 1e-5  # a cautious estimate
     np.testing.assert_allclose(value, want, atol=2e-6)
     np.testing.assert_allclose(log_expected_prob(family, mean, cov, y), want, atol=2e-6)
 

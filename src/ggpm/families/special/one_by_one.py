@@ -52,7 +52,7 @@ REACH, RATIO, GAUSS, OF_SWEEPS, FAR, PINNED = 9.0, 2.0, 5, (6.5, 2.5, 4), 60.0, 
 GRIDS, MOST_OF_GRIDS, NEXT = (3, 4, 5, 6), 12, 0.1
 # Logarithms (base 2) of numbers of points, variables for which these are exact to degree five, and their error as a
 # share of what half of them differ by; how much less a tau matters that begins with fewer of them.
-POINTS, MOST_MATCHED, HALF, EASIER = (12, 14), 10, 0.5, 8.0
+POINTS, MOST_MATCHED, HALF, EASIER = (12, 14), 10, 2.0, 8.0
 BELIEVED = 2.0  # largest correction of a tau that matters
 TOGETHER = 12  # tau worked on at once
 
