@@ -86,6 +86,7 @@ RESTART = 8  # steps after which rows that have not arrived are tried from their
 # (10).
 GRID_ERROR, FEW, OF_FEW, OF_GRIDS = 1e-6, 5, 3e-5, 1.5e-3
 FIRST_POINTS, MOST_POINTS, WIDER, HALF = 12, 17, 1.15, 0.5
+ROUGH = 1e-5  # tolerance above which latents are not taken one by one
 FIRST_GRID, LAST_GRID, MOST_OF_GRIDS = 3, 6, 12  # levels of sparse grids, and latents that have any
 # Levels of directions after sparse grids of four latents, 7, 9, 13 and 19 nodes of each, and the share of a change that
 # is left then: a fifth in matrices of order 4, a thirtieth in counts of five categories.
@@ -406,7 +407,9 @@ def _by_scale(family: Family, peaks: Peaks, cov: Array, tolerance: float) -> Arr
         else:
 
             def one_by_one(rows: Rows) -> tuple[Array, Array]:
-                i = left[rows]
+                i = left[rows] if tolerance <= ROUGH else left[:0]
+                if not i.size:  # a few points are cheaper, and enough
+                    return np.full(len(rows), np.nan), np.full(len(rows), np.nan)
                 return log_expected_one_by_one(family, eta[i], f.mean[i], cov[i], f.y[i], tolerance)
 
             out[left] = _by_grids(some, tolerance, one_by_one)
