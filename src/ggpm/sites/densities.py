@@ -10,8 +10,9 @@ by its curvature H there, and every row gets as many as it needs:
   Rows that do not settle are integrated with the stretched rule over sections across their widest direction: each
   section of three latents is an integral over two and climbs the ladder itself, each of two is one over a line.
 * More: integrals of one or two dimensions where latents meet in a sum (`ggpm.families.special.one_scale`); else sparse
-  grids, each with the nodes of the one before. Rows that do not settle get quasi-random points about the mode and of
-  the Gaussian, whose error grows with the latents' width.
+  grids, each with the nodes of the one before. Rows that do not settle have latents one by one where these meet in a
+  sum (`ggpm.families.special.one_by_one`); others get quasi-random points about the mode and of the Gaussian, whose
+  error grows with the latents' width.
 
 R and the root of H are triangular factors: unique, so that no result depends on the choice of a basis.
 """
@@ -42,6 +43,7 @@ from ggpm.families.special.adaptive import (
     smolyak_size,
 )
 from ggpm.families.special.lines import line_integrals, log_sum, loosened
+from ggpm.families.special.one_by_one import log_expected_one_by_one
 from ggpm.families.special.one_scale import log_expected, log_expected_wide
 from ggpm.families.special.quadrature import normal_points
 from ggpm.families.special.stable import HALF_LOG_2PI
@@ -80,14 +82,15 @@ RESTART = 8  # steps after which rows that have not arrived are tried from their
 # With more than three latents: errors above which a sparse grid is given up, where latents meet in a sum, so that only
 # odd rows have grids, where they are few, and elsewhere. Logarithms of the numbers of points that take its place, how
 # much wider than Laplace's Gaussian they are, and their error as a share of the change from half as many: densities of
-# six to ten classes, counts and parts with full covariances are off by 1e-5 to 3e-5 (standard deviations of 0.7 to 1),
-# 5e-4 (3) and 1e-2 (10).
+# six to ten classes with full covariances are off by 1e-5 to 3e-5 (standard deviations of 0.7 to 1), 5e-4 (3) and 1e-2
+# (10).
 GRID_ERROR, FEW, OF_FEW, OF_GRIDS = 1e-6, 5, 3e-5, 1.5e-3
 FIRST_POINTS, MOST_POINTS, WIDER, HALF = 12, 17, 1.15, 0.5
+ROUGH = 1e-5  # tolerance above which latents are not taken one by one
 FIRST_GRID, LAST_GRID, MOST_OF_GRIDS = 3, 6, 12  # levels of sparse grids, and latents that have any
-# Levels of directions after sparse grids of four latents, 7, 9 and 13 nodes of each, and the share of a change that is
-# left then: a fifth in matrices of order 4, a thirtieth in counts of five categories.
-PRODUCTS, NEXT_OF_FOUR = (4, 5, 6), 0.25
+# Levels of directions after sparse grids of four latents, 7, 9, 13 and 19 nodes of each, and the share of a change that
+# is left then: a fifth in matrices of order 4, a thirtieth in counts of five categories.
+PRODUCTS, NEXT_OF_FOUR = (4, 5, 6, 7), 0.25
 SECTION_DOUBLES = 8  # of a batch for each section: inner integrals have batches of their own
 CHUNK = 4096  # rows that are worked on at a time: what is kept of each is D x D
 
@@ -399,7 +402,17 @@ def _by_scale(family: Family, peaks: Peaks, cov: Array, tolerance: float) -> Arr
         g = f.of(left)
         centre, R = latent_root(g.mean, cov[left], family.shift_invariant)
         some = _peaks(replace(g, mean=centre, R=R)) if family.shift_invariant else peaks.of(left)
-        out[left] = _by_grids(some, tolerance, GRID_ERROR) if R.shape[2] > PRODUCT_MOST else _by_ladder(some, tolerance)
+        if R.shape[2] <= PRODUCT_MOST:
+            out[left] = _by_ladder(some, tolerance)
+        else:
+
+            def one_by_one(rows: Rows) -> tuple[Array, Array]:
+                i = left[rows] if tolerance <= ROUGH else left[:0]
+                if not i.size:  # a few points are cheaper, and enough
+                    return np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+                return log_expected_one_by_one(family, eta[i], f.mean[i], cov[i], f.y[i], tolerance)
+
+            out[left] = _by_grids(some, tolerance, one_by_one)
     return out
 
 
@@ -412,7 +425,8 @@ def _grid_levels(d: int) -> tuple[int, ...]:
     return tuple(levels)
 
 
-def _by_grids(peaks: Peaks, tolerance: float, enough: float | None = None) -> Array:
+def _by_grids(peaks: Peaks, tolerance: float, better: Callable[[Rows], tuple[Array, Array]] | None = None) -> Array:
+    """Sparse grids; where they do not settle, what is ``better``, values and errors of some rows, or else points."""
     out, rows, error, before = np.empty(len(peaks.e)), np.arange(len(peaks.e)), np.empty(0), np.zeros(len(peaks.e))
     four = peaks.e.shape[1] == PRODUCT_MOST + 1  # the most latents for which products are not too many
     for level in _grid_levels(peaks.e.shape[1]):
@@ -424,7 +438,7 @@ def _by_grids(peaks: Peaks, tolerance: float, enough: float | None = None) -> Ar
         rows, error = rows[~(error <= tolerance)], error[~(error <= tolerance)]
         if rows.size == 0:
             return out
-    for level in PRODUCTS if four else ():
+    for level in (PRODUCTS[:-1] if better else PRODUCTS) if four else ():
         some = peaks.of(rows)
         finer = some.log_integral(np.full(some.e.shape, level))
         error, out[rows] = NEXT_OF_FOUR * np.abs(finer - out[rows]), finer
@@ -434,13 +448,15 @@ def _by_grids(peaks: Peaks, tolerance: float, enough: float | None = None) -> Ar
         if rows.size == 0:
             return out
     # sparse grids converge too slowly for more
-    if enough is None:
-        enough = OF_FEW if peaks.e.shape[1] <= FEW else OF_GRIDS
-    left = ~(error <= enough)
-    if left.any():
-        value, own = peaks.of(rows[left]).point_integrals(tolerance)
-        better = ~(error[left] <= NEXT * own)  # full covariances leave grids as far off as they changed
-        out[rows[left][better]] = value[better]
+    enough = GRID_ERROR if better else OF_FEW if peaks.e.shape[1] <= FEW else OF_GRIDS
+    for ask in (better, lambda i: peaks.of(i).point_integrals(tolerance)):
+        rows, error = rows[~(error <= enough)], error[~(error <= enough)]
+        if ask is None or not rows.size:
+            continue
+        value, own = ask(rows)
+        closer = np.isfinite(value) & ~(error <= NEXT * own)  # full covariances leave grids as far off as they changed
+        out[rows[closer]] = value[closer]
+        error = np.where(closer, 0.0, error)
     return out
 
 

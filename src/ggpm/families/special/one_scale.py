@@ -255,7 +255,7 @@ def log_factors(family: Any, tau: Array, at: Placed, z: Array, matters: Array, t
         known = sd <= LEAST_SD
         out[known] = family.scale_factor(mean[known], tau[known], y[known])[:, None]
         rows = np.flatnonzero(np.isnan(out[:, 0]))
-        centre, width = _inner_modes(family, tau[rows], middle[rows], whole[rows], y[rows])
+        centre, width = inner_modes(family, tau[rows], middle[rows], whole[rows], y[rows])
 
         def values(x: Array, some: Rows) -> Array:
             i = rows[some]
@@ -271,10 +271,10 @@ def log_factors(family: Any, tau: Array, at: Placed, z: Array, matters: Array, t
     return out.reshape(*shape, len(z))
 
 
-def _inner_modes(family: Any, tau: Array, mean: Array, sd: Array, y: Array) -> tuple[Array, Array]:
+def inner_modes(family: Any, tau: Array, mean: Array, sd: Array, y: Array, reach: float = REACH) -> tuple[Array, Array]:
     """Modes and widths of exp(A_j + r B_j) N(x): Newton's method within brackets, halved where it does not converge."""
-    low, high = np.full(len(tau), -REACH), np.full(len(tau), REACH)
-    x, width, before = np.zeros(len(tau)), np.ones(len(tau)), np.full(len(tau), REACH)
+    low, high = np.full(len(tau), -reach), np.full(len(tau), reach)
+    x, width, before = np.zeros(len(tau)), np.ones(len(tau)), np.full(len(tau), reach)
     r, i = family.scale_weight(tau, y)[0], np.arange(len(tau))
     for _ in range(MODE_STEPS):
         (A1, A2), (B1, B2) = family.scale_slopes(mean[i] + sd[i] * x[i], y[i])
