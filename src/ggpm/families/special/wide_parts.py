@@ -33,7 +33,7 @@ POINTS, SPREAD, LEFT_OUT = (14, 16), 1.7, 1e-8
 GRADIENTS = 7  # logarithm (base 2) of the number of points that tell the direction in which a and b change most
 # Bins of the grid in a standard deviation of the normals, how many of them make a step of the smoothed grid, and the
 # normals' reach; normals narrower than this share of the laws given a and b need no grid that is as close.
-BINS, STRIDE, REACH, NARROW = 6, 2, 6.0, 0.25
+BINS, STRIDE, REACH, NARROW, LAW_BINS = 6, 2, 6.0, 0.25, 18
 NOTHING, RANK = 1e-13, 1e-8  # shares of the largest that are left out: on the grid, of singular values
 MOST_BINS = 2**21  # of a grid
 # Cells of a smoothed grid from which on it is made in pieces, as long as this many of the normals: latents are strongly
@@ -127,8 +127,8 @@ class _Axis:
         low, high = float(c.min()), float(c.max())
         width = float(np.hypot(sd, np.exp(-0.5 * max(high, 0.0))))  # of laws of the logarithm given all else
         narrow = sd < NARROW * width
-        step = (width if narrow else sd) / BINS
-        beside = 2 if narrow else int(np.ceil(REACH * BINS))
+        step = width / LAW_BINS if narrow else sd / BINS
+        beside = 4 if narrow else int(np.ceil(REACH * BINS))
         return cls(low - beside * step, step, int((high - low) / step) + 2 + 2 * beside, sd, narrow)
 
     @property
