@@ -27,6 +27,7 @@ from ggpm.families.special import (
 from ggpm.families.special.log_gamma import log_gamma, log_gamma_factors
 from ggpm.families.special.share_moments import composition_moments
 from ggpm.families.special.stable import HALF_LOG_2PI, excess_log, log_minus_digamma, stirling_error
+from ggpm.families.special.weighted_lattice import MOST_DIMENSIONS
 from ggpm.families.special.wide_parts import WidePart, log_logit_density
 
 _TINY = 1e-290  # alpha below it is set to it: exp(eta) is about to underflow to zero, where no density exists
@@ -40,9 +41,9 @@ _LARGE_SUM = 1e8  # sums of alpha above which differences of log-gamma functions
 # rounding of numbers of the size of log Gamma(64) there; beyond, terms that nearly cancel are combined by hand.
 _ORDINARY = 1e-5, 64.0
 _MOMENTS = 3e-8  # error of means and covariances of predictive distributions
-# Standard deviation of a latent with link "exp" from which on parts have laws of their own: nodes are off by 1e-4 of
-# probability there, and by 1e-3 at 2.
-_WIDE = 1.2
+# Standard deviation of a latent with link "exp" from which on parts have laws of their own, for up to three parts and
+# for more: nodes take about as long there, and are off by 1e-4 of probability and 1e-3 of the spread.
+_WIDE = 1.2, 1.0
 _SMALL_GAP = 0.01  # a difference from one that is larger has lost two digits at most
 
 
@@ -378,10 +379,10 @@ class Dirichlet(Composition):
 
     def part_laws(self, mean: Array, cov: Array) -> list[list[WidePart] | None]:
         out: list[list[WidePart] | None] = [None] * len(mean)
-        if self.link == "exp" and mean.shape[1] <= 3:
-            for row in np.flatnonzero(np.einsum("njj->nj", cov).max(axis=1) > _WIDE**2):
-                laws = [WidePart(mean[row], cov[row], j) for j in range(mean.shape[1])]
-                out[row] = laws if all(law.usable for law in laws) else None
+        if self.link == "exp" and mean.shape[1] <= MOST_DIMENSIONS:
+            wide = _WIDE[mean.shape[1] > 3]
+            for row in np.flatnonzero(np.einsum("njj->nj", cov).max(axis=1) > wide**2):
+                out[row] = [WidePart(mean[row], cov[row], j) for j in range(mean.shape[1])]
         return out
 
     def cdf(self, eta: Array, y: Array) -> Array:

@@ -6,7 +6,6 @@ the part may be any number: dense where the mass is, and far out where small con
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -21,6 +20,7 @@ from ggpm.data.rows import batches
 from ggpm.families.special.quadrature import normal_points
 from ggpm.prediction.averages import by_rows
 from ggpm.prediction.nodes import MOST_HERMITE_LATENTS, Rows, gather
+from ggpm.prediction.part_laws import ALL, Table, Told
 from ggpm.prediction.part_nodes import PartNodes
 from ggpm.prediction.regions import interior
 from ggpm.prediction.roots import values_between
@@ -44,30 +44,12 @@ OF_ROUGH, SHARP, LONGEST = 7.0, 5e-5, 0.3
 BESIDE = 6  # points on either side of an interval that tell its integral
 # Where distribution functions are averaged then: logarithm (base 2) of nodes, steps, and logits that floats hold.
 NODES, SECANTS, FARTHEST, NEXT_TO_ONE = 15, 3, 650.0, 36.0
-LOST_BY_LAWS = 1.5e-5  # of the mass of parts with laws of their own
-# How far a table reaches at first: spreads of z, and lengths over which its tails fall by e. All of z is what floats
-# tell from the bounds of the support.
-SPREADS, LENGTHS, ALL = 6.0, 15.0, 700.0
+# How far a table reaches at first: spreads of z, and lengths over which its tails fall by e.
+SPREADS, LENGTHS = 6.0, 15.0
 QUANTILE_STEPS = 5  # of Newton's method between two points
 TABLE_DOUBLES = 2**17  # nodes times points that are worked on at once: they stay in the processor's cache
 ROW_DOUBLES, WORKED_ON = 2**21, 12  # of tables that are made at once, and arrays as large as one that this takes
 FAR = 300.0  # where tails are exponential
-
-
-class Table(ABC):
-    """Distribution functions of the d parts of some rows."""
-
-    @abstractmethod
-    def cdf(self, y: Array) -> Array:
-        """P(part <= y), y (k, d)."""
-
-    @abstractmethod
-    def quantile(self, q: float) -> Array:
-        """The q-quantile of every part, (k, d)."""
-
-    def quantiles(self, levels: Sequence[float]) -> Array:
-        """Quantiles of every part, (k, d, levels)."""
-        return np.stack([self.quantile(q) for q in levels], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -278,13 +260,20 @@ def part_tables(p: Predictive) -> Iterator[tuple[Rows, Table]]:
     if len(laws) == 1:
         for row in map(int, np.flatnonzero(own)):
             yield from _own_tables(p, row, laws[0][row])
-    elif own.any():
-        q = p.rows(own)
-        yield np.flatnonzero(own), Mixed([(w, list(part_tables(part))) for w, part in q.components])
+            laws[0][row] = None  # what it has computed takes memory
+    else:
+        for row in np.flatnonzero(own)[:, None]:
+            yield row, Mixed([(w, list(part_tables(part))) for w, part in p.rows(row).components])
 
 
 def _own_tables(p: Predictive, row: int, laws: list[Any]) -> Iterator[tuple[Rows, Table]]:
     """The table of one row whose parts have laws of their own, or draws where its mass is not one."""
+    if laws[0].upto:
+        if sum(law.work for law in laws) <= laws[0].most_work:
+            yield np.array([row]), Told(p.family.support.low, p.family.support.high, laws)
+        else:
+            yield from ((np.array([row]), table) for _, table in _tables_by_nodes(p.rows([row])))
+        return
     place = np.array([law.place for law in laws])[None]
     centre, width = place[..., 0], place[..., 1]
     beyond = np.stack([law.beyond() for law in laws], axis=1)[:, None]
@@ -297,7 +286,7 @@ def _own_tables(p: Predictive, row: int, laws: list[Any]) -> Iterator[tuple[Rows
     rows, size = np.array([row]), laws[0].points
     while size <= MOST_POINTS:
         table, off, _ = _table(p, density, centre, width, ends, size, beyond)
-        if off.max() < LOST_BY_LAWS:
+        if off.max() < laws[0].lost:
             yield rows, table
             return
         size = 2 * size - 1

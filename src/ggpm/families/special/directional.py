@@ -356,9 +356,12 @@ class WideCoordinate:
     fast where latents are wide and nodes under them many. ``usable`` is False where steps would have to be too small.
     """
 
-    reach, points = 40.0, 161
-    """z up to which there is mass, and how many of them a table begins with: ends of intervals are then right to 4e-6
-    of the spread (57 rows with principal standard deviations of 1 to 100; 4e-4 with half as many)."""
+    reach, points, lost = 40.0, 161, 1.5e-5
+    """z up to which there is mass, how many of them a table begins with, and mass that it may miss: ends of intervals
+    are then right to 4e-6 of the spread (57 rows, principal standard deviations of 1 to 100; 4e-4 with half as many).
+    """
+    upto = None
+    """Distribution functions are told by tables alone."""
 
     def __init__(self, mean: Array, cov: Array, j: int):
         order = [j, *(k for k in range(3) if k != j)]

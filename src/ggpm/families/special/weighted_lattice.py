@@ -48,19 +48,24 @@ GRADIENTS = 4 * 2**POINTS  # values for them, for every dimension
 
 
 @lru_cache(maxsize=32)
-def lattice_nodes(D: int, log2: int) -> tuple[Array, Array]:
+def lattice_nodes(
+    D: int, log2: int, spread: tuple[float, ...] = SPREAD, left_out: float = NEGLIGIBLE
+) -> tuple[Array, Array]:
     """At most 2^log2 nodes (S, D) of the standard normal and weights (S,), exact for all quadratic functions.
+
+    Points have the standard deviations ``spread``, one in later dimensions; those that weigh ``left_out`` all together
+    are left out.
 
     >>> x, w = lattice_nodes(4, 10)
     >>> bool(np.allclose((x * w[:, None]).T @ x, np.eye(4))), bool(abs(w @ x[:, 0] ** 4 - 3) < 1e-3)
     (True, True)
     """
-    N, spread = 2**log2, np.array([*SPREAD, *[1.0] * D])[:D]
+    N, sd = 2**log2, np.array([*spread, *[1.0] * D])[:D]
     points = ndtri((np.multiply.outer(np.arange(N), VECTORS[log2][:D]) / N + 0.5 / N) % 1.0)
-    x = spread * points
+    x = sd * points
     weights = np.exp(0.5 * (points**2 - x**2).sum(axis=1))
     order = np.argsort(weights)
-    kept = np.sort(order[np.cumsum(weights[order]) > NEGLIGIBLE * weights.sum()])
+    kept = np.sort(order[np.cumsum(weights[order]) > left_out * weights.sum()])
     x, weights = x[kept], weights[kept] / weights[kept].sum()
     x = x - weights @ x
     root = np.linalg.cholesky((x * weights[:, None]).T @ x)

@@ -1,188 +1,264 @@
 """Laws of the parts of a Dirichlet variable whose parameters are exp(eta), eta normal and wide.
 
-Given alpha, a part is a beta variable with parameters exp(a) = alpha_j and exp(b), the sum of the others. For two parts
-(a, b) is normal. For three, b = level + log(2 cosh(delta/2)) with the mean and the difference of the two other latents,
-and (a, b) given delta is normal with a covariance that is the same for all delta: a mixture of normals, smooth on the
-scale of that covariance. What is left is an integral over two dimensions. With x = a - b and n = -log(1/alpha_j +
-1/exp(b)), da db = dn dx, the density of the logit z in x is, for n > 0, a ridge about x = z of width exp(-n/2), and for
-n < 0 a plateau with edges on the scale of one, between which it is exp(n):
-
-    z < 0: from z + n to -n - log |z|,   z > 0: from n + log |z| to z - n.
-
-Nodes follow them for every n and z, closer at the edges, as far apart as the mixture allows elsewhere.
+Given alpha, a part is G/(G + G') with gamma variables of shapes exp(a) = alpha_j and exp(b), the sum of the others, and
+its logit is log G - log G'. The latent is the sum of three independent normals: one of the part alone, one that moves
+all others alike, as wide as both can be, and what is left. Given that, a and b are normal and independent, and what is
+left has as many dimensions as there are parts, less one (two if latents are independent): points of a lattice tell its
+law to seven digits, as the two normals have made averages over it smooth. The points are counted on a grid of (a, b),
+so that their number costs little; the grid is a sum of products of functions of a and of b, which `MixedGamma` turns
+into those of log G and log G'.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
-from scipy.special import betaln, gammainc
+from scipy.ndimage import correlate1d
+from scipy.special import logsumexp, softmax
 
+from ggpm.families.special.mixed_gammas import MixedGamma, difference
+from ggpm.families.special.quadrature import normal_points
 from ggpm.families.special.stable import HALF_LOG_2PI, stirling_error
+from ggpm.families.special.weighted_lattice import lattice_nodes
 
 Array = NDArray[np.float64]
 
-# Measured on variances of 4 to 1e4: densities are off by 2e-5 of themselves or less, by 1e-4 for |z| of 100 and more.
-# Standard deviations that rules reach; steps in t for delta and n; nodes of each piece in x; and spacings
-# that the normals of the mixture bear, in units of their standard deviation.
-REACH, DELTA_STEP, LEVEL_STEP, PIECE, SMOOTH = 6.0, 1.0, 0.4, (12.0, 1.0), 0.8
-NEWTON_STEPS, HALVINGS = 8, 30
-BEND = 2.0  # widths of the bends at delta = 0, and at n = 0 and -log |z|, from zero to that of the farthest
-# Normals of a mixture, and these times levels, at most: some combination of the latents is known, next to the others.
-MOST_NORMALS, MOST_WORK = 400, 20_000
-# Widths of a ridge or an edge beyond which nothing is left of the density: ridges fall like normal densities, like
-# exponentials where n is near zero, and edges like exponentials of these.
-BEYOND_RIDGE, BEYOND, BEYOND_EDGES, STEEP = 8.0, 32.0, 9.0, -2.5
-NARROWEST = 20.0  # n from which on a ridge is a point mass for all that the mixture tells
+# Of the lattice: logarithms (base 2) of the number of points in up to two dimensions and in more, their standard
+# deviation, and the weight of those that are left out. Probabilities are then off by 1e-7 to 1e-6, by 6e-6 with six
+# parts and variances of 1e4 (2e-5 with 2^14 points; with those of `lattice_nodes` as they are, 2e-5 everywhere).
+POINTS, SPREAD, LEFT_OUT = (14, 16), 1.7, 1e-8
+GRADIENTS = 7  # logarithm (base 2) of the number of points that tell the direction in which a and b change most
+# Bins of the grid in a standard deviation of the normals, how many of them make a step of the smoothed grid, and the
+# normals' reach; normals narrower than this share of the laws given a and b need no grid that is as close.
+BINS, STRIDE, REACH, NARROW, LAW_BINS = 6, 2, 6.0, 0.25, 18
+NOTHING, RANK = 1e-13, 1e-8  # shares of the largest that are left out: on the grid, of singular values
+MOST_BINS = 2**21  # of a grid
+# Cells of a smoothed grid from which on it is made in pieces, as long as this many of the normals: latents are strongly
+# correlated.
+MANY_CELLS, PIECE = 2**16, 50.0
+# Share of the largest variance that latents have at least; the second where the first asks for too much.
+KNOWN = 1e-10, 1e-5
 SMALLEST, LARGEST = -650.0, 690.0  # logarithms of parameters that floats hold
 FARTHEST = 700.0  # |z| beyond which floats do not tell parts from zero
-NODE_DOUBLES = 2**17  # normals times nodes that are worked on at once
+_X, _W = np.polynomial.hermite_e.hermegauss(5)
 
 
 class WidePart:
-    """The law of the logit of part j of one row, whose latent is N(mean, cov), (d,) and (d, d) with d of two or three.
+    """The law of the logit of part j of one row, whose latent is N(mean, cov), (d,) and (d, d).
 
-    ``WidePart.usable`` is False where the mixture would need too many normals.
+    Laws are not to be asked where all parts of a row together have more ``work`` than ``most_work``: latents are
+    strongly correlated, or some known and others wide. Nothing is computed before it is asked for, and then kept.
+
+    Examples
+    --------
+    >>> law = WidePart(np.zeros(2), 25.0 * np.eye(2), 0)  # two parts are alike
+    >>> law.upto(np.zeros(1)).round(6), law.beyond().round(4)
+    (array([0.5]), array([0.0785, 0.0785]))
     """
 
-    reach, points = FARTHEST, 81
-    """Logits up to which there is mass, and how many of them a table begins with."""
+    reach, points = FARTHEST, 57
+    """Logits up to which there is mass, and how many of them a search for quantiles begins with."""
+    most_work = 32_000.0
+    """Of a row: 3 s."""
 
     def __init__(self, mean: Array, cov: Array, j: int):
-        others = [k for k in range(len(mean)) if k != j]
-        self.usable = True
-        if len(others) == 1:
-            order = [j, *others]
-            self.weights, self.means, self.cov = np.ones(1), mean[order][None], cov[np.ix_(order, order)]
-        else:
-            self._over_difference(mean, cov, j, *others)
-        if not self.usable or np.linalg.det(self.cov) <= 1e-12 * self.cov[0, 0] * self.cov[1, 1]:
-            self.usable = False
-            return
-        self.precision = np.linalg.inv(self.cov)
-        self.mean = self.weights @ self.means
-        away = self.means - self.mean
-        self.whole = self.cov + (self.weights[:, None] * away).T @ away
-        linear = away @ self.precision
-        norm = 0.5 * np.linalg.slogdet(self.precision)[1] - 2.0 * HALF_LOG_2PI
-        with np.errstate(divide="ignore"):
-            constant = np.log(self.weights) + norm - 0.5 * (linear * away).sum(axis=1)
-        self._exponents = np.concatenate([linear.T, constant[None]])
-        self.n, self.n_weights = self._levels()
-        self.usable = len(self.n) * len(self.weights) <= MOST_WORK
+        self._latent = mean, cov, j
 
-    def _over_difference(self, mean: Array, cov: Array, j: int, k: int, last: int) -> None:
-        """The mixture over delta = eta_k - eta_last."""
-        A = np.zeros((3, 3))
-        A[0, j], A[1, [k, last]], A[2, [k, last]] = 1.0, 0.5, (1.0, -1.0)
-        mean, cov = A @ mean, A @ cov @ A.T
-        sd = np.sqrt(cov[2, 2])
-        if sd == 0:
-            delta, self.weights, slope, self.cov = mean[2:], np.ones(1), np.zeros(2), cov[:2, :2]
-        else:
-            slope = cov[:2, 2] / cov[2, 2]
-            self.cov = cov[:2, :2] - np.outer(slope, slope) * cov[2, 2]
-            # how far the normals move with delta, in units of their own width, on either side of zero
-            moves = slope + np.array([[0.0, 0.5], [0.0, -0.5]])
-            far = np.einsum("si,ij,sj->s", moves, np.linalg.pinv(self.cov, hermitian=True), moves).max()
-            step = SMOOTH / np.sqrt(1.0 / cov[2, 2] + far)
-            if not 2 * REACH * sd / step < MOST_NORMALS:
-                self.usable, step = False, sd
-            delta, dx = _bent_rule((0.0,), step, mean[2] - REACH * sd, mean[2] + REACH * sd, DELTA_STEP)
-            weights = dx * np.exp(-0.5 * ((delta - mean[2]) / sd) ** 2)
-            self.weights = weights / weights.sum()
-        self.means = mean[:2] + slope * (delta - mean[2])[:, None]
-        self.means[:, 1] += np.logaddexp(0.5 * delta, -0.5 * delta)
+    @cached_property
+    def _pieces(self) -> list[_Piece]:
+        for known in KNOWN:
+            pieces = _pieces(*_centres(*self._latent, known))
+            if max(piece.bins for piece in pieces) <= MOST_BINS and _work(pieces) <= self.most_work:
+                break
+        return pieces
 
-    def _levels(self) -> tuple[Array, Array]:
-        """Nodes and weights of n."""
-        reach = REACH * np.sqrt(np.diagonal(self.whole))
-        low, high = (self.mean - reach).min() - np.log(2.0), (self.mean + reach).min()
-        return _bent_rule((0.0, -np.log(FARTHEST)), SMOOTH / np.sqrt(self.precision.sum()), low, high, LEVEL_STEP)
+    @cached_property
+    def work(self) -> float:
+        """Points of all axes: intervals take 0.1 ms for each."""
+        return _work(self._pieces) if max(piece.bins for piece in self._pieces) <= MOST_BINS else np.inf
+
+    @cached_property
+    def _laws(self) -> list[tuple[MixedGamma, MixedGamma]]:
+        """Of log G and log G', side by side."""
+        return [piece.laws() for piece in self._pieces]
 
     @property
     def place(self) -> tuple[float, float]:
         """Centre and width of a grid in z: small shapes leave mass about zero, on the scale of one."""
-        middle, reach = self._range()
-        sd = reach / REACH
-        return (0.0 if sd > 0.5 * abs(middle) else middle), min(sd, 2.0)
-
-    def beyond(self) -> Array:
-        """P(z < -FARTHEST) and P(z > FARTHEST), (2,).
-
-        Given n < 0 this is the chance of the other part, expit(-x) and expit(x), that shapes below 1/FARTHEST leave
-        alone; and all of it where x itself is beyond.
-        """
-        middle, reach = self._range()
-        low, high = np.full(1, middle - reach), np.full(1, middle + reach)
-        out = np.zeros(2)
-        for side, sign in enumerate((-1.0, 1.0)):
-            edge = np.clip(sign * FARTHEST, low, high)
-            zero = np.clip(np.zeros(1), low, high)
-            half = 0.5 * (edge + zero)
-            first, last = (edge, zero) if side == 0 else (zero, edge)
-            for start, end in ((first, low), (first, half), (last, half), (last, high)):
-                if start == end:
-                    continue
-                offset, size = _from_edge(np.abs(end - start), np.ones(1), self._narrow())
-                x = start + np.sign(end - start) * offset
-                own, rest = np.logaddexp(0.0, x), np.logaddexp(0.0, -x)
-                n = self.n[:, None]
-                a, b = (n + own, n + rest) if side == 0 else (n + rest, n + own)
-                out[side] += self.n_weights @ ((_far_below(a, b) * self._joint(n + own, n + rest)) @ size[0])
-        return out
-
-    def _range(self) -> tuple[float, float]:
-        """Where x is, and how far from there it reaches."""
-        spread = self.whole[0, 0] + self.whole[1, 1] - 2.0 * self.whole[0, 1]
-        return float(self.mean[0] - self.mean[1]), REACH * float(np.sqrt(max(spread, 0.0)))
-
-    def _narrow(self) -> float:
-        """Spacing in x that the mixture bears."""
-        return SMOOTH / float(np.sqrt(max(self.precision[0, 0], self.precision[1, 1])))
-
-    def _joint(self, a: Array, b: Array) -> Array:
-        """Density of (a, b)."""
-        ab = np.stack([a.ravel() - self.mean[0], b.ravel() - self.mean[1], np.ones(a.size)], axis=1)
-        out, step = np.empty(len(ab)), max(1, NODE_DOUBLES // len(self.weights))
-        for start in range(0, len(ab), step):
-            some = ab[start : start + step]
-            exponents = some @ self._exponents
-            exponents -= 0.5 * np.einsum("ni,ij,nj->n", some[:, :2], self.precision, some[:, :2])[:, None]
-            out[start : start + step] = np.exp(exponents, out=exponents).sum(axis=1)
-        return out.reshape(a.shape)
+        mean, cov, j = self._latent
+        move = np.where(np.arange(len(mean)) == j, 1.0, -softmax(np.where(np.arange(len(mean)) == j, -np.inf, mean)))
+        middle = float(mean[j] - logsumexp(np.delete(mean, j)))
+        spread = float(np.sqrt(move @ cov @ move))
+        return (0.0 if spread > 0.5 * abs(middle) else middle), min(max(spread, 0.1), 2.0)
 
     def density(self, z: Array) -> Array:
         """Density of the logit at z (G,)."""
-        n, at = self.n, z[:, None]
-        middle, reach = self._range()
-        width = np.exp(-0.5 * np.clip(n, 0.0, NARROWEST))
-        log_z, left = np.log1p(np.abs(at)), at < 0
-        below, above = np.minimum(n, 0.0), np.maximum(-n, 0.0)
-        first = np.where(left | (n >= 0), at + below, np.minimum(at, log_z - above))
-        last = np.where(left & (n < 0), np.maximum(at, above - log_z), at + above)
-        beyond = np.where(n < STEEP, BEYOND_EDGES, BEYOND_RIDGE + BEYOND * width) * width
-        low, high = np.maximum(middle - reach, first - beyond), np.minimum(middle + reach, last + beyond)
-        high = np.maximum(low, high)
-        first, last = np.clip(first, low, high), np.clip(last, low, high)
-        half = 0.5 * (first + last)
-        narrow, out = self._narrow(), np.zeros(len(z))
-        for start, end in ((first, low), (first, half), (last, half), (last, high)):  # from the edges
-            for some in (n < 0, n >= 0):
-                i, k = np.nonzero((np.abs(end - start) > 0) & some)
-                if i.size:
-                    offset, size = _from_edge(np.abs(end - start)[i, k], width[k], narrow)
-                    x = start[i, k][:, None] + np.sign(end - start)[i, k][:, None] * offset
-                    value = self._integrand(n[k][:, None], x, z[i][:, None])
-                    out += np.bincount(i, (size * value).sum(axis=1) * self.n_weights[k], minlength=len(z))
+        return self._by_sign(z, beyond=False)
+
+    def upto(self, z: Array) -> Array:
+        """P(logit <= z), (G,)."""
+        chance = self._by_sign(z, beyond=True)
+        return np.where(z < 0, chance, 1.0 - chance)
+
+    def beyond(self) -> Array:
+        """P(z < -FARTHEST) and P(z > FARTHEST), (2,)."""
+        return self._by_sign(np.array([-FARTHEST, FARTHEST]), beyond=True)
+
+    def _by_sign(self, z: Array, beyond: bool) -> Array:
+        out, left = np.zeros(len(z)), z < 0
+        for own, others in self._laws:
+            for some, X, Y in ((left, others, own), (~left, own, others)):
+                if some.any():
+                    out[some] += difference(X, Y, np.abs(z[some]), beyond)
         return out
 
-    def _integrand(self, n: Array, x: Array, z: Array) -> Array:
-        own, rest, capped = np.logaddexp(0.0, x), np.logaddexp(0.0, -x), np.minimum(n, NARROWEST)
-        return np.exp(log_logit_density(capped + own, capped + rest, z)) * self._joint(n + own, n + rest)
+
+class _Axis:
+    """Bins along a or b, and the normals by which what is in them is spread."""
+
+    def __init__(self, low: float, step: float, size: int, sd: float, narrow: bool):
+        self.low, self.step, self.size, self.sd, self.narrow = low, step, size, sd, narrow
+
+    @classmethod
+    def of(cls, c: Array, sd: float) -> _Axis:
+        low, high = float(c.min()), float(c.max())
+        width = float(np.hypot(sd, np.exp(-0.5 * max(high, 0.0))))  # of laws of the logarithm given all else
+        narrow = sd < NARROW * width
+        step = width / LAW_BINS if narrow else sd / BINS
+        beside = 4 if narrow else int(np.ceil(REACH * BINS))
+        return cls(low - beside * step, step, int((high - low) / step) + 2 + 2 * beside, sd, narrow)
+
+    @property
+    def cells(self) -> int:
+        """Number of points where it is smoothed."""
+        return self.size if self.narrow else -(-self.size // STRIDE)
+
+    def smoothed(self, grid: Array, axis: int) -> Array:
+        """The grid with normals along one of its axes, at every second bin."""
+        if self.narrow:
+            return grid
+        offset = np.arange(-int(REACH * BINS), int(REACH * BINS) + 1) / BINS
+        normal = np.exp(-0.5 * offset**2)
+        smooth = correlate1d(grid, STRIDE * normal / normal.sum(), axis, mode="constant")
+        return smooth[::STRIDE] if axis == 0 else smooth[:, ::STRIDE]
+
+    def law(self, mass: Array) -> MixedGamma:
+        """That of the logarithm of the gamma variable, from what is on the grid, (n, r)."""
+        if not self.narrow:
+            return MixedGamma(self.low + STRIDE * self.step * np.arange(float(len(mass))), mass, self.sd)
+        at = self.low + self.step * np.arange(float(len(mass)))
+        nodes = (at[:, None] + self.sd * _X).ravel()
+        return MixedGamma(nodes, (mass[:, None] * (_W / _W.sum())[:, None]).reshape(len(nodes), -1), 0.0)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Some of the points, and their grid."""
+
+    axes: tuple[_Axis, _Axis]
+    a: Array
+    b: Array
+    weights: Array
+
+    @property
+    def bins(self) -> int:
+        """Of the grid."""
+        return self.axes[0].size * self.axes[1].size
+
+    @property
+    def cells(self) -> int:
+        """Of the smoothed grid."""
+        return self.axes[0].cells * self.axes[1].cells
+
+    def laws(self) -> tuple[MixedGamma, MixedGamma]:
+        """Laws of log G and log G', side by side."""
+        grid = self.axes[1].smoothed(self.axes[0].smoothed(self._counted(), 0), 1)
+        grid[np.abs(grid) < NOTHING * np.abs(grid).max()] = 0.0  # products of smaller ones would be denormal
+        left, values, right = np.linalg.svd(grid, full_matrices=False)
+        kept = values > RANK * values[0]
+        return self.axes[0].law(left[:, kept] * values[kept]), self.axes[1].law(right[kept].T)
+
+    def _counted(self) -> Array:
+        """Weights on the grid, each on four bins along either axis such that cubic functions have the same sums.
+
+        Centres of b are dense next to the smallest: moments have to be right for each of them.
+        """
+        (i, x), (k, y) = (np.divmod((c - axis.low) / axis.step, 1.0) for c, axis in zip((self.a, self.b), self.axes))
+        shape = self.axes[0].size, self.axes[1].size
+        bins, grid = i.astype(int) * shape[1] + k.astype(int), np.zeros(shape[0] * shape[1])
+        for right, of_x in zip(range(-1, 3), _cubic(x) * self.weights):
+            for up, of_y in zip(range(-1, 3), _cubic(y) if of_x.any() else ()):
+                if of_y.any():
+                    grid += np.bincount(bins + right * shape[1] + up, of_x * of_y, len(grid))
+        grid, total = grid.reshape(shape), self.weights.sum()
+        for n, z in enumerate((x, y)):  # the fourth moment is right over all
+            lost = float(self.weights @ ((1.0 + z) * z * (1.0 - z) * (2.0 - z))) / total / 24.0
+            grid = grid + lost * correlate1d(grid, [1.0, -4.0, 6.0, -4.0, 1.0], n, mode="constant")
+        return grid
+
+
+def _cubic(z: Array) -> Array:
+    """Weights of -1, 0, 1 and 2, (4, S), for interpolation at z by cubic functions.
+
+    >>> _cubic(np.array([0.0, 0.5])).T
+    array([[-0.    ,  1.    ,  0.    , -0.    ],
+           [-0.0625,  0.5625,  0.5625, -0.0625]])
+    """
+    down, up = (1.0 - z) * (2.0 - z), z * (1.0 + z)
+    return np.stack([-z * down / 6.0, (1.0 + z) * down / 2.0, up * (2.0 - z) / 2.0, -up * (1.0 - z) / 6.0])
+
+
+def _pieces(sd: Array, a: Array, b: Array, weights: Array) -> list[_Piece]:
+    """All points, or where they lie along a line, about which the grid would be empty, pieces of that."""
+    whole = _Piece((_Axis.of(a, sd[0]), _Axis.of(b, sd[1])), a, b, weights)
+    if whole.cells <= MANY_CELLS:
+        return [whole]
+    in_widths = np.stack([a / sd[0], b / sd[1]])
+    along = np.linalg.eigh(np.cov(in_widths, aweights=weights))[1][:, 1] @ in_widths
+    place = ((along - along.min()) / PIECE).astype(int)
+    order = np.argsort(place, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(place[order])) + 1)
+    return [_Piece((_Axis.of(a[i], sd[0]), _Axis.of(b[i], sd[1])), a[i], b[i], weights[i]) for i in parts]
+
+
+def _work(pieces: list[_Piece]) -> float:
+    return float(sum(axis.cells for piece in pieces for axis in piece.axes))
+
+
+def _centres(mean: Array, cov: Array, j: int, known: float) -> tuple[Array, Array, Array, Array]:
+    """Standard deviations (2,) of a and b about points a (S,) and b (S,), and weights (S,)."""
+    d = len(mean)
+    least = known * np.diagonal(cov).max()
+    cov = cov + least * np.eye(d)
+    own = np.arange(d) == j
+    moves = np.stack([own, ~own], axis=1).astype(float)
+    # variances that a and b have in common given all differences; both normals take their own share of it
+    shared = np.linalg.inv(moves.T @ np.linalg.solve(cov, moves))
+    variance = np.diagonal(shared)
+    variance = variance * (1.0 - min(abs(shared[0, 1]) / np.sqrt(variance.prod()), 1.0))
+    values, axes = np.linalg.eigh(cov - (moves * variance) @ moves.T)
+    kept = values > 0.1 * least
+    root = axes[:, kept] * np.sqrt(values[kept])
+    root = root @ _turn(mean, root, j, np.sqrt(variance))
+    x, weights = lattice_nodes(root.shape[1], POINTS[root.shape[1] > 2], (SPREAD,) * d, LEFT_OUT)
+    eta = root @ x.T + mean[:, None]
+    others = eta[~own]
+    top = others.max(axis=0)
+    total = np.exp((others - top).astype(np.float32)).sum(axis=0)
+    return np.sqrt(variance), eta[j], top + np.log(total.astype(float)), weights
+
+
+def _turn(mean: Array, root: Array, j: int, sd: Array) -> Array:
+    """Axes (D, D) of x, eta = mean + root x, along which a and b change most, in units of their standard deviations."""
+    eta = mean + normal_points(root.shape[1], GRADIENTS) @ root.T
+    eta[:, j] = -np.inf
+    share = np.exp(eta - eta.max(axis=1, keepdims=True))
+    slope = share / share.sum(axis=1, keepdims=True) @ root / sd[1]
+    square = slope.T @ slope / len(slope) + np.outer(root[j], root[j]) / sd[0] ** 2
+    return np.linalg.eigh(square)[1][:, ::-1]
 
 
 def log_logit_density(a: Array, b: Array, z: Array) -> Array:
@@ -206,66 +282,3 @@ def log_logit_density(a: Array, b: Array, z: Array) -> Array:
         log_m + dz > -37.0, S * np.logaddexp(0.0, log_m + dz), np.exp(np.minimum(np.minimum(a, b) + dz, LARGEST))
     )
     return peak + less * dz - np.where(dz < 30.0, near, far)
-
-
-def _from_edge(length: Array, width: Array, narrow: float) -> tuple[Array, Array]:
-    """Nodes (k, N) between zero and lengths (k,) and their weights: Gauss's rule in t = asinh(x/width) + x/narrow."""
-
-    def t_of(x: Array) -> Array:
-        return np.arcsinh(x / width[:, None]) + x / narrow
-
-    top = t_of(length[:, None])
-    u, weights = _legendre(int(PIECE[0] + PIECE[1] * top.max()))
-    t = top * u
-    x = np.minimum(width[:, None] * np.sinh(np.minimum(t, 700.0)), narrow * t)  # above the root, both
-    for _ in range(NEWTON_STEPS):  # t is concave: from below after the first
-        x -= (t_of(x) - t) / (1.0 / np.hypot(x, width[:, None]) + 1.0 / narrow)
-    return x, top * weights / (1.0 / np.hypot(x, width[:, None]) + 1.0 / narrow)
-
-
-def _far_below(a: Array, b: Array) -> Array:
-    """P(z < -FARTHEST) of the logit of a beta variable with parameters exp(a) and exp(b).
-
-    >>> float(_far_below(np.full(1, -9.0), np.full(1, -9.0))[0].round(4))  # exp(-700 exp(-9))/2
-    0.4586
-    """
-    own, others = np.exp(np.clip(a, SMALLEST, 10.0)), np.exp(np.clip(b, SMALLEST, LARGEST))
-    near = np.exp(-FARTHEST * own - np.log(own) - betaln(own, others))
-    capped = np.clip(a, SMALLEST, NARROWEST)  # of gamma variables with larger shapes the means are all that counts
-    far = gammainc(np.exp(capped), np.exp(np.clip(b - FARTHEST - a + capped, SMALLEST, 2.0 * NARROWEST)))
-    return np.where(b < FARTHEST - 40.0, near, far)
-
-
-def _bent_rule(bends: tuple[float, ...], step: float, low: float, high: float, h: float) -> tuple[Array, Array]:
-    """Nodes (N,) from low to high and their weights: the trapezoidal rule in t = sum_c asinh((x - c)/BEND) + x/step.
-
-    >>> x, w = _bent_rule((0.0,), 1.0, -8.0, 8.0, 0.5)
-    >>> bool(abs(w @ np.exp(-0.5 * x**2) - np.sqrt(2 * np.pi)) < 1e-10)
-    True
-    """
-
-    def t_of(x: Array) -> tuple[Array, Array]:
-        away = x[:, None] - np.array(bends)
-        slope = (1.0 / np.hypot(away, BEND)).sum(axis=1) + 1.0 / step
-        return np.arcsinh(away / BEND).sum(axis=1) + x / step, slope
-
-    first, last = t_of(np.array([low, high]))[0]
-    N = int(np.ceil((last - first) / h)) + 2
-    t = np.linspace(first, last, N)
-    left, right = np.full(N, low), np.full(N, high)
-    for _ in range(HALVINGS):  # Newton's steps alone may go back and forth across a bend
-        x = 0.5 * (left + right)
-        below = t_of(x)[0] < t
-        left, right = np.where(below, x, left), np.where(below, right, x)
-    x = 0.5 * (left + right)
-    for _ in range(2):
-        value, slope = t_of(x)
-        x = x - (value - t) / slope
-    return x, (last - first) / (N - 1) / t_of(x)[1]
-
-
-@lru_cache(maxsize=64)
-def _legendre(size: int) -> tuple[Array, Array]:
-    """Gauss's nodes and weights between zero and one."""
-    u, w = leggauss(size)
-    return 0.5 * (u + 1.0), 0.5 * w
