@@ -27,48 +27,52 @@ def summary(scores: dict[str, dict[str, dict]], sets: Sequence[DataSet], before:
     Methods of a set that have no scores of rows keep what was written ``before``: their means, and where one of the two
     has no rows the standard error of their difference, which was that of a former version's forecasts.
     """
-    out: Results = {}
-    for dataset in sets:
-        found = scores.get(dataset.name, {})
-        if not found:
-            continue
-        known = (before or {}).get(dataset.name, {"methods": {}})["methods"]
-        known = {name: method for name, method in known.items() if name not in found}
-        groups = np.asarray(next(iter(found.values()))["group"])
-        means = {name: float(np.mean(values["log_density"])) for name, values in found.items()}
-        means |= {name: method["log_density"] for name, method in known.items()}
-        best = max(means, key=lambda name: means[name])
+    written = before or {}
+    return {
+        dataset.name: _of_one_set(dataset, scores[dataset.name], written.get(dataset.name, {"methods": {}})["methods"])
+        for dataset in sets
+        if scores.get(dataset.name)
+    }
 
-        def ahead(one: str, other: str) -> tuple[float, float]:
-            if one in found and other in found:
-                difference = [np.asarray(found[name]["log_density"]) for name in (one, other)]
-                return mean_and_error(difference[0] - difference[1], groups)
-            written = known[other] if other in known else known[one]
-            return means[one] - means[other], written.get("ours_ahead_error", written["behind_best_error"])
 
-        methods = dict(known)
-        for name, values in found.items():
-            inside = (np.asarray(values["depth"]) <= LEVEL).astype(float)
-            coverage, error = mean_and_error(inside, groups)
-            methods[name] = {
-                "log_density": means[name],
-                "energy": float(np.mean(values["energy"])),
-                "error": float(np.mean(values["error"])),
-                "coverage": coverage,
-                "coverage_error": error,
-                "seconds": values["seconds"],
-            }
-        for name in methods:
-            behind = ahead(best, name) if name != best else (0.0, 0.0)
-            methods[name] = methods[name] | {"behind_best": behind[0], "behind_best_error": behind[1]}
-            if OURS in methods and name != OURS:
-                ours = ahead(OURS, name)
-                methods[name] |= {"ours_ahead": ours[0], "ours_ahead_error": ours[1]}
-        out[dataset.name] = {
-            "about": dataset.about, "kind": dataset.kind, "family": dataset.family, "rows": len(groups),
-            "groups": len(np.unique(groups)), "held_back": dataset in HELD_BACK, "best": best, "methods": methods,
-        }  # fmt: skip
-    return out
+def _of_one_set(dataset: DataSet, found: dict[str, dict], before: dict[str, dict]) -> dict[str, Any]:
+    """The same of one set: scores of rows by method, and what was written of those without."""
+    known = {name: method for name, method in before.items() if name not in found}
+    groups = np.asarray(next(iter(found.values()))["group"])
+    means = {name: float(np.mean(values["log_density"])) for name, values in found.items()}
+    means |= {name: method["log_density"] for name, method in known.items()}
+    best = max(means, key=lambda name: means[name])
+
+    def ahead(one: str, other: str) -> tuple[float, float]:
+        if one in found and other in found:
+            rows = [np.asarray(found[name]["log_density"]) for name in (one, other)]
+            return mean_and_error(rows[0] - rows[1], groups)
+        without_rows = known[other] if other in known else known[one]
+        error = without_rows.get("ours_ahead_error", without_rows["behind_best_error"])
+        return means[one] - means[other], error
+
+    methods = dict(known)
+    for name, values in found.items():
+        inside = (np.asarray(values["depth"]) <= LEVEL).astype(float)
+        coverage, error = mean_and_error(inside, groups)
+        methods[name] = {
+            "log_density": means[name],
+            "energy": float(np.mean(values["energy"])),
+            "error": float(np.mean(values["error"])),
+            "coverage": coverage,
+            "coverage_error": error,
+            "seconds": values["seconds"],
+        }
+    for name in methods:
+        behind = ahead(best, name) if name != best else (0.0, 0.0)
+        methods[name] = methods[name] | {"behind_best": behind[0], "behind_best_error": behind[1]}
+        if OURS in methods and name != OURS:
+            ours = ahead(OURS, name)
+            methods[name] |= {"ours_ahead": ours[0], "ours_ahead_error": ours[1]}
+    return {
+        "about": dataset.about, "kind": dataset.kind, "family": dataset.family, "rows": len(groups),
+        "groups": len(np.unique(groups)), "held_back": dataset in HELD_BACK, "best": best, "methods": methods,
+    }  # fmt: skip
 
 
 def verdict(result: dict[str, Any]) -> dict[str, bool | None]:

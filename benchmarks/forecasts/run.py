@@ -4,8 +4,8 @@
 
 Scores of every row are kept in out/forecasts/, one file per set and method, and a finished one is not run again unless
 asked to (`--again`). Without `--held-back` only the sets in sight are run and shown. `--write` makes
-benchmarks/forecasts/results.json and the tables of docs/forecasts.md from all scores there are; sets and methods without
-any keep what was written before.
+benchmarks/forecasts/results.json and the tables of docs/forecasts.md from all scores there are; sets and methods
+without any keep what was written before.
 """
 
 from __future__ import annotations
