@@ -32,10 +32,13 @@ def data(name: str, n: int, rng: np.random.Generator) -> tuple[Any, Any]:
 
 
 def seconds(model: Any, X: Any, y: Any) -> float:
-    """Processor time of a fit."""
-    began = time.process_time()
-    model.fit(X, y)
-    return time.process_time() - began
+    """Processor time of a fit, the better of two: the first one of a process makes tables that others find there."""
+    found = []
+    for _ in range(2):
+        began = time.process_time()
+        model.fit(X, y)
+        found.append(time.process_time() - began)
+    return min(found)
 
 
 def main(sizes: list[int]) -> None:
