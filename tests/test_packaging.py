@@ -47,7 +47,8 @@ def public_functions():
 
 # abstract bases, errors, and results that are shown where they are made: there is nothing to call
 WITHOUT_EXAMPLE = {
-    "Approximation", "Calibration", "ClusterError", "Corrected", "DensePosterior", "Density", "Description", "Diagnosis",
+    "Approximation", "Calibration", "ClusterError", "Corrected", "DensePosterior", "Density", "Description",
+    "Diagnosis",
     "DispersedMean", "Family", "FamilyReport", "Fewer", "Fit", "HighestDensityRegion", "InferenceError",
     "KernelEvaluation", "LoadError", "OwnDraws", "PositiveMean", "Problem", "Rule", "ScalarFamily", "Sites", "Slopes",
     "Solution", "Support", "TableError",

@@ -164,7 +164,7 @@ class Arena:
         return names + [f"phi {k}" for k in range(len(theta) - len(names))]
 
     def _variances(self, recipe: Recipe) -> tuple[float, ...]:
-        """Of the latent, about, for each kernel: of a family that shares one among its latents, unless they are apart."""
+        """Of the latent, about, for each kernel: latents share one where their family lets them, unless apart."""
         variance = self.pool.family.latent_variance
         if isinstance(variance, tuple):
             return variance
