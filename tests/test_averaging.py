@@ -413,6 +413,7 @@ def test_an_update_keeps_what_is_averaged_and_what_speaks_for_new_labels(weighte
     model.update(X[later], y[later], None if weight is None else weight[later])
     after = model.fit_
     assert after.weight == before.weight and len(after.others) == len(before.others)
+    assert model.search_ is before.search  # the kernel is the one that was chosen
     pairs = [*zip(after.members, before.members)]
     for now, then in zip(after.newcomers, before.newcomers, strict=True):
         assert (now.column, now.weight) == (then.column, then.weight)

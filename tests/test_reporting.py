@@ -158,6 +158,17 @@ def test_offsets_weights_inducing_points_and_files(tmp_path):
     assert facts["baselines"] == [] and "not at hand" in facts["verdict"][0]
 
 
+@pytest.mark.parametrize("weight", [None, np.arange(1.0, 41.0)])
+def test_models_with_inducing_points_compare_with_what_exact_ones_do(weight, tmp_path):
+    X, held = np.linspace(0, 3, 40)[:, None], np.linspace(0.1, 2.9, 9)[:, None]
+    found = []
+    for inducing in (None, 8):  # without an offset rows are encoded, and have that of the family, as they are read
+        model = GGPRegressor("gaussian", inducing=inducing, optimizer=None).fit(X, 5 + np.sin(X[:, 0]), weight)
+        page = ggpm.report(model, held, 5 + np.sin(held[:, 0]), tmp_path / "r.html")
+        found.append([told["log_density"] for told in json.loads(page.with_suffix(".json").read_text())["baselines"]])
+    np.testing.assert_allclose(*found, rtol=1e-3)
+
+
 def test_rows_beyond_the_training_rows_are_told(fitted, tmp_path):
     X = np.linspace(0, 1, 20)[:, None]
     model = GGPRegressor("poisson", optimizer=None).fit(X, np.arange(20))

@@ -67,6 +67,12 @@ def test_terms_are_the_additive_model():
     assert shares.index.tolist() == ["RBF(0)", "RBF(1)"] and shares.sum().round(12).tolist() == [1.0]
 
 
+def test_a_constant_has_no_share_however_its_mean_is_rounded():
+    X = np.random.default_rng(0).uniform(size=(70, 2))
+    model = GGPRegressor("gaussian", RBF() + ConstantKernel(), optimizer=None).fit(X, np.sin(9 * X[:, 0]))
+    assert model.term_shares(X)[0].to_dict() == {"RBF": 1.0, "constant": 0.0}
+
+
 def test_names_of_terms_are_unique():
     kernel = RBF() + 2.0 * RBF() + On(RBF(), ["a", "b"]) * Category("g") + WhiteKernel() + ConstantKernel()
     assert module.term_names(kernel) == ["RBF", "RBF (2)", "RBF(a, b) × Category(g)", "noise", "constant"]

@@ -92,7 +92,7 @@ class Updating(Judging):
             return replace(first, others=tuple(others), newcomers=newcomers)
 
         with threads_for(field.n_rows):
-            updated = with_others(fit)
+            updated = replace(with_others(fit), search=fit.search)  # by which its kernel was chosen
         self._adopt(updated)
         for note in updated.notes:
             warnings.warn(note, ConvergenceWarning, stacklevel=2)

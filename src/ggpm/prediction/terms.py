@@ -214,7 +214,8 @@ def term_shares(posterior: Any, X: Array) -> dict[str, Array]:
     >>> term_shares(model.posterior_, X)
     {'RBF': array([1.]), 'constant': array([0.])}
     """
-    found = {name: mean.var(axis=0) for name, mean in term_means(posterior, X).items()}
+    varies = term_columns(posterior)  # a constant does not, but for the rounding of its mean
+    found = {name: mean.var(axis=0) * (name in varies) for name, mean in term_means(posterior, X).items()}
     total = np.sum(list(found.values()), axis=0)
     return {name: var / np.where(total > 0, total, 1.0) for name, var in found.items()}
 
