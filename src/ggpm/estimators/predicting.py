@@ -126,7 +126,8 @@ class Predicting(FramedOutput):
     def terms(self, X: Any) -> dict[str, tuple[Array, Array]]:
         """Mean and standard deviation, (m, D) each, of every summand of the kernel, by a name of its own.
 
-        The means add up to that of the latent, without the offset and the family's origin.
+        The means add up to that of the latent, without the offset and the family's origin; with ``neighbours`` not quite,
+        as terms take all training rows and predictions the nearest.
 
         >>> from ggpm import GGPRegressor
         >>> from sklearn.gaussian_process.kernels import RBF, WhiteKernel
@@ -165,7 +166,8 @@ class Predicting(FramedOutput):
     def term_shares(self, X: Any) -> Any:
         """Share of each term in the variance of the latent's mean over the rows, a pandas frame (terms, latents).
 
-        Shares are of the sum of the terms' own variances: terms that lean against each other both count.
+        Shares are of the sum of the terms' own variances: terms that lean against each other both count. Of an average
+        they are those of its heaviest fit.
 
         >>> from ggpm import GGPRegressor
         >>> from sklearn.gaussian_process.kernels import RBF, ConstantKernel
