@@ -126,8 +126,8 @@ class Predicting(FramedOutput):
     def terms(self, X: Any) -> dict[str, tuple[Array, Array]]:
         """Mean and standard deviation, (m, D) each, of every summand of the kernel, by a name of its own.
 
-        The means add up to that of the latent, without the offset and the family's origin; with ``neighbours`` not quite,
-        as terms take all training rows and predictions the nearest.
+        The means add up to that of the latent, without the offset and the family's origin; with ``neighbours`` not
+        quite, as terms take all training rows and predictions the nearest.
 
         >>> from ggpm import GGPRegressor
         >>> from sklearn.gaussian_process.kernels import RBF, WhiteKernel
