@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.special import ive, logsumexp
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from ggpm import Predictive, families
+from ggpm import GGPRegressor, Predictive, families
 from ggpm.families.special import BesselRatio
 from ggpm.families.special.directional import average_moments, bessel_zeros, hitting_time, log_average, log_normaliser
 from ggpm.families.special.quadrature import trapezoid
@@ -242,6 +243,85 @@ def test_expectations_of_narrow_and_wide_rows_meet(d):
     h = 1e-3 * np.eye(d)[0]
     ahead, behind = (expect(problem, mean + s * h, 50.0 * np.ones((3, d)), "standard").value for s in (1.0, -1.0))
     np.testing.assert_allclose((ahead - behind) / 2e-3, wide.u[:, 0], atol=1e-8)
+
+
+# spreads of the lengths of long latents, relative to the length: nodes for the narrow ones where few are enough, the
+# closed form for those that may have turned round
+SHARES = np.array([0.01, 0.05, 0.1, 0.124, 0.126, 0.15, 0.17, 0.2, 0.25, 0.4])
+
+
+def long_latents(d, length):
+    """Problem, means, covariances with the spreads `SHARES`, and a basis that begins with the mean's direction."""
+    rng = np.random.default_rng(d)
+    basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    angle = 0.7 / np.sqrt(length)
+    y = np.tile(np.cos(angle) * basis[:, 0] + np.sin(angle) * basis[:, 1], (len(SHARES), 1))
+    variances = np.tile(0.4 * length * np.ones(d), (len(SHARES), 1))
+    variances[:, 0] = (SHARES * length) ** 2
+    cov = np.einsum("ij,nj,kj->nik", basis, variances, basis)
+    family = families.VonMisesFisher().resolve(y)
+    return Problem(family, y, np.zeros(y.shape)), np.tile(length * basis[:, 0], (len(SHARES), 1)), cov, basis
+
+
+@pytest.mark.parametrize("length", [1e4, 1e5, 1e6])
+@pytest.mark.parametrize("d", [2, 3])
+def test_expectations_of_long_latents_are_integrals_over_length_and_side(d, length):
+    """Some have turned round beyond the origin, where no node is: 2e-3 nats at a fifth of a length of 1e5."""
+    problem, mean, cov, basis = long_latents(d, length)
+    found = expect(problem, mean, np.linalg.cholesky(cov), "standard")
+    x, w = np.polynomial.legendre.leggauss(60)
+    side, across = 4.5 * (1.0 + x), np.sqrt(0.4 * length)
+    weight = 4.5 * w * np.exp(-0.5 * side**2) * (np.sqrt(2.0 / np.pi) if d == 2 else side)
+    v = np.arange(-13.0, 13.0, 0.004)[:, None]  # close steps about the origin
+    along, steps = across * np.sinh(v), 0.004 * across * np.cosh(v)
+    side = across * side
+    r = np.hypot(along, side)
+    bessel = BesselRatio(d / 2 - 1, r)
+    # |eta| - eta_1 without a difference of nearly equal numbers
+    longer = np.where(along > 0, side**2 / (r + np.abs(along)), r - along)
+    turned, lack = (side / r) ** 2, 2.0 * np.sin(0.35 / np.sqrt(length)) ** 2
+    for row, share in enumerate(SHARES):
+        sd = share * length
+        weights = steps * np.exp(-0.5 * ((along - length) / sd) ** 2) / (np.sqrt(2.0 * np.pi) * sd) * weight
+        value = -length * lack - np.sum(weights * (longer + bessel.log)) - problem.family.log_whole(d)
+        u = np.sum(weights * (longer / r + bessel.one_minus_A * along / r)) - lack
+        curvature = np.sum(weights * (bessel.c1 * turned + bessel.slope * (1.0 - turned)))
+        beside = np.sum(weights * (bessel.c1 - bessel.rho * turned / (d - 1)))
+        own = found.U.dense()[row]
+        assert abs(found.value[row] - value) < 2e-7, share
+        assert abs(found.u[row] @ basis[:, 0] - u) * sd < 2e-7, share  # per standard deviation
+        np.testing.assert_allclose(basis[:, 0] @ own @ basis[:, 0], curvature, rtol=1e-4)
+        np.testing.assert_allclose(basis[:, 1] @ own @ basis[:, 1], beside, rtol=1e-5)
+
+
+@pytest.mark.parametrize("length", [1e4, 1e5, 1e6])
+@pytest.mark.parametrize("d", [2, 3])
+def test_expectations_of_long_latents_change_as_their_derivatives_say(d, length):
+    problem, mean, cov, _ = long_latents(d, length)
+    root, t = np.linalg.cholesky(cov), 1e-4  # of a standard deviation, or of a variance
+    found = expect(problem, mean, root, "standard")
+    own = np.einsum("nkj,nkl,nlj->nj", root, found.U.dense(), root)
+    for j in range(d):
+        move = t * root[:, :, j]
+        up, down = (expect(problem, mean + s * move, root, "standard", found.nodes).value for s in (1.0, -1.0))
+        np.testing.assert_allclose((up - down) / (2 * t), np.einsum("nk,nk->n", found.u, move) / t, atol=2e-7)
+        wider, narrower = (np.where(np.arange(d) == j, np.sqrt(1.0 + s * t), 1.0) for s in (1.0, -1.0))
+        up, down = (expect(problem, mean, root * s, "standard", found.nodes).value for s in (wider, narrower))
+        np.testing.assert_allclose((up - down) / (2 * t), -0.5 * own[:, j], atol=2e-7)
+
+
+@pytest.mark.parametrize("concentration", [1e4, 1e5, 1e6])
+@pytest.mark.parametrize("d", [2, 3])
+def test_searches_with_long_latents_arrive(d, concentration):
+    """Rows whose latents may have turned round took turns to have nodes that did not see it, and searches stalled."""
+    for seed, share in ((0, 0.6), (1, 0.3), (2, 0.6)):
+        rng = np.random.default_rng(seed)
+        x = np.sort(rng.uniform(0.0, 10.0, 40))
+        angle = 0.5 * np.sin(0.6 * x)
+        eta = concentration * np.stack([np.cos(angle), np.sin(angle), 0.3 * np.cos(x)][:d], axis=1)
+        y = families.VonMisesFisher().sample(eta, rng)
+        kernel = ConstantKernel((share * concentration) ** 2) * RBF(2.0) + ConstantKernel(concentration**2)
+        assert GGPRegressor("von_mises_fisher", kernel, optimizer=None).fit(x[:, None], y).converged_
 
 
 def test_ten_dimensions_by_sampling():
