@@ -203,7 +203,9 @@ def test_of_noise_mostly_the_constant_is_left(name):
         flat += [model] if model.search_.winner == "constant" else []
     # chance alone brings half a nat for each of two hyperparameters now and then
     assert len(flat) >= 3
-    assert np.ptp(flat[0].predict(X), axis=0).max() < 1e-8 and np.all(np.isfinite(flat[0].log_predictive_density(X, y)))
+    # what the constant won against has a small weight beside it
+    assert np.ptp(flat[0].predict(X), axis=0).max() < 0.01 * y.std()
+    assert np.all(np.isfinite(flat[0].log_predictive_density(X, y)))
     assert [trial.kept for trial in flat[0].search_ if trial.name == "constant"] == [True]
 
 

@@ -85,11 +85,11 @@ class Finalist:
     inverse_hessian: Array
     """Of the negative log evidence of these rows in theta, roughly."""
     seconds: float
-    flat: bool
-    """Whether it is a constant alone."""
     judged: Array
     """As ``loo`` where other opinions are heard, but under the model's own rule: Laplace's densities of classes praise
     lines that others do not (iris, without a row: −0.19 against −0.30; new rows say −0.10 and −0.07)."""
+    flat: bool = False
+    """Whether it is a constant alone."""
 
     def on(self, evidence: Evidence) -> Evidence:
         """Another evidence, of all rows say, with this candidate's kernels, phi and priors."""
@@ -251,7 +251,7 @@ def _finalist(e: Entry, judged: Array) -> Finalist:
     part = e.evidence
     return Finalist(
         e.name, part.kernels, part.family, part.priors, e.rows, e.loo, e.log_evidence, e.weight,
-        e.optimum.inverse_hessian, e.seconds, e.recipe.flat, judged,
+        e.optimum.inverse_hessian, e.seconds, judged, e.recipe.flat,
     )  # fmt: skip
 
 
