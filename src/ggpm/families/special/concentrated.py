@@ -30,7 +30,7 @@ Found = tuple[Array, Mask, Mask]  # values, good ones, and those for which finer
 _FIRST = {"density": (0.16, 0.24, 0.38, 0.44, 0.7), "moment": (0.16, 0.24, 0.34, 0.44, 0.8)}
 _WIDEST = 1.5  # standard deviation of the latents up to which lattices are tried
 _HEIGHT = 7.0  # standard deviations of log k that stay below the largest
-_TOGETHER = 400  # rows: with fewer, calls cost as much as their work; with more, arrays leave the cache
+_TOGETHER = 640  # rows: with fewer, calls cost as much as their work; arrays stay in the cache
 # Smallest densities, beside that of a circle without direction, which series of some care give to 1e-6: their errors
 # are below 3e-7 (in 999 of 1000 hard rows) and 1.5e-8.
 _FAINTEST = {1: 0.3, 2: 0.02}
