@@ -31,6 +31,7 @@ from ggpm.families.contrasts import Contrasts, contrasts
 from ggpm.families.curvature import Blocks, Curvature, Diagonal, Marginals, second_moments
 from ggpm.families.special.adaptive import PRODUCT_MOST, Levels, average, expectation, first_levels, groups, raised
 from ggpm.families.special.adaptive import place as place_nodes
+from ggpm.families.special.directional import keeps_its_side
 from ggpm.kernels.linalg import cholesky_pullback, product, symmetric_of_lower
 from ggpm.sites.base import Problem
 
@@ -50,11 +51,6 @@ MOST_NODES = {"coarse": 2**10, "searching": 2**12, "standard": 2**14, "fine": 2*
 # of the latent's length: nodes there are 81 and more with two latents, 729 with three, and cost more than it does. Its
 # nine digits are too few for the curvature along latents that are long and narrow.
 WIDE, OF_LENGTH = 1.0, 0.25
-# Distance of the mean from the origin, in standard deviations along it, below which wide rows have the closed form as
-# well: a long latent that passes the origin has turned round, a bend that no node in the middle sees, nor what the
-# identities are off by. E[log p] of a length of 1e5 is off by 1e-3 at 5, 4e-6 at 5.9, 4e-8 at 6.7 and 2e-11 at 7.7 by
-# nodes (measured). Searches stalled where rows had the one and the other in turns.
-AWAY = 8.0
 CLOSED_RTOL = 1e-9  # of derivatives in phi that go with a closed form
 DIFFERENCE = 1e-4  # of differences in the mean and the covariance, in standard deviations: six to eight digits
 
@@ -136,8 +132,7 @@ def _by_nodes(
         own = (R[..., :d].T / np.maximum(1.0, OF_LENGTH * length)).T  # beside what counts for a width
         levels, trial = first_levels(own, by_error=True), first_levels(own, by_error=True)
         narrow = np.abs(own).reshape(n, -1).max(axis=1) <= WIDE
-        if closed:
-            narrow &= _keeps_its_side(mean + problem.offset, R, length)
+        narrow &= not closed or keeps_its_side(mean + problem.offset, R, WIDE)
         rows, most = np.flatnonzero(narrow | (not closed)), MOST_NODES[accuracy] // max(1, d - 1)
         while rows.size:
             for part, found in summed(trial, rows):
@@ -167,13 +162,6 @@ def _by_nodes(
     # no slope leads away from values that are not finite
     value[~(np.isfinite(u).all(axis=1) & np.isfinite(moment.reshape(n, -1)).all(axis=1) & np.isfinite(value))] = -np.inf
     return Expected(value, u, U, levels=None if given_last else levels, error=off, nodes=levels)
-
-
-def _keeps_its_side(mean: Array, R: Array, length: Array) -> NDArray[np.bool_]:
-    """Whether latents with these means, of these lengths, are short about the origin, or do not come near it."""
-    inner = R * mean if R.ndim == 2 else (R.swapaxes(1, 2) @ mean[..., None])[..., 0]
-    spread = np.linalg.norm(inner, axis=1)  # standard deviation along the mean, times its length
-    return (spread <= WIDE * length) | (AWAY * spread <= length**2)
 
 
 class _Summed:
